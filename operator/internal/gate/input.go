@@ -1,0 +1,178 @@
+// Package gate decides. It turns facts that were gathered elsewhere (Input) into a
+// Verdict, by a Chain of Checks. Nothing here does I/O, reads a clock or holds a
+// client: the same input gives the same bytes in the pull request, at admission and on
+// every reconcile.
+package gate
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// Mode says what a verdict does; the values are those of the Gate API.
+type Mode string
+
+// The modes.
+const (
+	Enforce Mode = "Enforce"
+	Warn    Mode = "Warn"
+	Audit   Mode = "Audit"
+)
+
+// Config is one Gate with everything it refers to read in: policy modules and keys.
+type Config struct {
+	Name        string
+	Environment string
+	Mode        Mode
+	Policies    []PolicySet
+	// Parameters by policy group, as decoded JSON.
+	Parameters map[string]any
+	Images     []ImageRule
+	// DenyUnmatched denies images that no rule matches.
+	DenyUnmatched bool
+}
+
+// PolicySet is the modules of one policy source.
+type PolicySet struct {
+	// Name in verdicts: the builtin group, or namespace/name of the ConfigMap.
+	Name string
+	// Modules by file name, Rego v1.
+	Modules map[string]string
+	// Unavailable says why the modules could not be read; the set then decides nothing
+	// and the verdict is Error.
+	Unavailable string `json:",omitempty"`
+}
+
+// Digest identifies the set's content, as "sha256:<hex>".
+func (p PolicySet) Digest() string { return digest(p) }
+
+// Digest identifies everything that the decision depends on apart from the object,
+// as "sha256:<hex>": rules, policies, parameters and keys.
+func (c Config) Digest() string { return digest(c) }
+
+func digest(v any) string {
+	sum := sha256.Sum256(canonical(v))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Requirement says how many authorities have to have signed.
+type Requirement struct {
+	// None: allowed without looking.
+	None bool `json:",omitempty"`
+	// All of the authorities.
+	All bool `json:",omitempty"`
+	// Count of authorities, when neither None nor All; "any" is 1.
+	Count int `json:",omitempty"`
+}
+
+// ImageRule is one entry of a Gate's images.
+type ImageRule struct {
+	// Match is a glob over registry/repository, see MatchRepository.
+	Match         string
+	Authorities   []Authority
+	Require       Requirement
+	RequireDigest bool
+}
+
+// Authority is someone whose signature counts.
+type Authority struct {
+	Name string
+	// PublicKeyPEM is a PKIX public key.
+	PublicKeyPEM string
+	// Unavailable says why the key could not be read; where the authority is needed the
+	// verdict is Error.
+	Unavailable string `json:",omitempty"`
+}
+
+// ObjectRef names an object.
+type ObjectRef struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	Namespace  string `json:"namespace"`
+}
+
+// String is Kind/namespace/name, or Kind/name for a cluster-scoped object.
+func (r ObjectRef) String() string {
+	if r.Namespace == "" {
+		return r.Kind + "/" + r.Name
+	}
+	return r.Kind + "/" + r.Namespace + "/" + r.Name
+}
+
+// Namespace is the namespace of the object that is judged.
+type Namespace struct {
+	Name   string
+	Labels map[string]string
+}
+
+// Location is one place that names an image.
+type Location struct {
+	// Object that names it, as Kind/namespace/name.
+	Object string
+	// Path of the field, such as spec.template.spec.containers[0].image.
+	Path string
+}
+
+// Image is one image and what the registry holds for it.
+type Image struct {
+	// Ref as written.
+	Ref string
+	// Repository is registry/repository in full, such as docker.io/library/nginx; empty
+	// when Ref does not parse.
+	Repository string
+	// Tag as written, empty if only a digest is.
+	Tag string
+	// Pinned says that Ref itself names a digest.
+	Pinned bool
+	// Locations that name this image, in document order.
+	Locations []Location
+	// Digest that Ref stands for, "sha256:<hex>"; empty when it was not resolved.
+	Digest string
+	// Signatures that the registry holds for Digest, not yet verified.
+	Signatures []Signature
+	// Invalid says why Ref is not an image reference.
+	Invalid string
+	// Unavailable says why digest or signatures could not be read.
+	Unavailable string
+}
+
+// SignatureFormat is how a signature is stored.
+type SignatureFormat string
+
+// The formats.
+const (
+	// FormatCosignTag is a layer of the image tagged sha256-<hex>.sig: a "simple signing"
+	// payload with its signature in an annotation.
+	FormatCosignTag SignatureFormat = "cosign-tag"
+	// FormatBundle is a sigstore bundle (v0.3) in an OCI 1.1 referrer.
+	FormatBundle SignatureFormat = "bundle"
+)
+
+// Signature is one signature as the registry holds it.
+type Signature struct {
+	Format SignatureFormat
+	// Payload that was signed (FormatCosignTag).
+	Payload []byte
+	// Base64 signature over Payload (FormatCosignTag).
+	Base64 string
+	// Bundle is the bundle's JSON (FormatBundle).
+	Bundle []byte
+}
+
+// Input is all a decision needs. It is not changed after it was gathered.
+type Input struct {
+	Gate Config
+	// PolicyDigest is Gate.Digest(), worked out once per Gate and not per object.
+	PolicyDigest string
+	Object       ObjectRef
+	Namespace    Namespace
+	// Workload is the object as submitted, without status and server-set metadata.
+	Workload map[string]any
+	// Children that the Workload renders to, images as written.
+	Children []map[string]any
+	// Images of the children.
+	Images []Image
+	// Failures are facts that could not be gathered, and objects that do not render.
+	Failures []Finding
+}

@@ -1,0 +1,109 @@
+package gate
+
+import (
+	"fmt"
+	"strings"
+)
+
+// RuleFor returns the first rule that matches the repository, as a firewall would.
+func (c Config) RuleFor(repository string) (ImageRule, bool) {
+	for _, r := range c.Images {
+		if MatchRepository(r.Match, repository) {
+			return r, true
+		}
+	}
+	return ImageRule{}, false
+}
+
+// ValidateMatch says why a pattern cannot be used. The registry host must be named in
+// full or as *.domain: a pattern such as "shop/**" would match a repository of that
+// name on any host an attacker likes.
+func ValidateMatch(pattern string) error {
+	host, rest, ok := strings.Cut(pattern, "/")
+	switch {
+	case pattern == "":
+		return fmt.Errorf("the pattern is empty: write a registry and a repository, such as registry.example.com/shop/**")
+	case !ok || rest == "":
+		return fmt.Errorf("%q names no repository: write a registry and a repository, such as registry.example.com/shop/**", pattern)
+	case strings.ContainsAny(pattern, "@ \t\r\n"):
+		return fmt.Errorf("%q: a pattern matches registry/repository, without tag or digest", pattern)
+	case strings.Contains(rest, ":"):
+		return fmt.Errorf("%q: a pattern matches registry/repository, without tag or digest", pattern)
+	case strings.Contains(strings.TrimPrefix(host, "*."), "*"):
+		return fmt.Errorf("%q: the registry host has to be written out, or as *.example.com", pattern)
+	case !strings.ContainsAny(host, ".:") && host != "localhost":
+		return fmt.Errorf("%q: %q is not a registry host: write it in full, such as docker.io/library/nginx", pattern, host)
+	}
+	for _, segment := range strings.Split(rest, "/") {
+		if strings.Contains(segment, "**") && segment != "**" {
+			return fmt.Errorf("%q: ** has to be a path segment of its own", pattern)
+		}
+	}
+	return nil
+}
+
+// MatchRepository matches registry/repository against a glob: * stands for any number
+// of characters within one path segment, ** for any number of segments, none included.
+// In the host *. stands for exactly one label.
+func MatchRepository(pattern, repository string) bool {
+	patternHost, patternPath, ok := strings.Cut(pattern, "/")
+	host, path, ok2 := strings.Cut(repository, "/")
+	if !ok || !ok2 {
+		return false
+	}
+	return matchHost(patternHost, host) && matchSegments(strings.Split(patternPath, "/"), strings.Split(path, "/"))
+}
+
+func matchHost(pattern, host string) bool {
+	domain, wildcard := strings.CutPrefix(pattern, "*.")
+	if !wildcard {
+		return pattern == host
+	}
+	label, rest, ok := strings.Cut(host, ".")
+	return ok && label != "" && rest == domain
+}
+
+// matchSegments keeps the one place where the last ** may still swallow a segment, so
+// that it is linear in pattern times path and a pattern cannot be made to backtrack.
+func matchSegments(pattern, path []string) bool {
+	p, s, star, mark := 0, 0, -1, 0
+	for s < len(path) {
+		switch {
+		case p < len(pattern) && pattern[p] == "**":
+			star, mark = p, s
+			p++
+		case p < len(pattern) && matchSegment(pattern[p], path[s]):
+			p++
+			s++
+		case star >= 0:
+			mark++
+			p, s = star+1, mark
+		default:
+			return false
+		}
+	}
+	for p < len(pattern) && pattern[p] == "**" {
+		p++
+	}
+	return p == len(pattern)
+}
+
+func matchSegment(pattern, segment string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == segment
+	}
+	if !strings.HasPrefix(segment, parts[0]) {
+		return false
+	}
+	segment = segment[len(parts[0]):]
+	last := parts[len(parts)-1]
+	for _, part := range parts[1 : len(parts)-1] {
+		i := strings.Index(segment, part)
+		if i < 0 {
+			return false
+		}
+		segment = segment[i+len(part):]
+	}
+	return strings.HasSuffix(segment, last)
+}

@@ -1,0 +1,178 @@
+package gate
+
+import (
+	"bytes"
+	"encoding/json"
+	"sort"
+)
+
+// Outcome of a decision.
+type Outcome string
+
+// The outcomes, from best to worst.
+const (
+	OutcomeAllow Outcome = "Allow"
+	OutcomeWarn  Outcome = "Warn"
+	// OutcomeError: could not decide. It blocks like Deny, for another reason.
+	OutcomeError Outcome = "Error"
+	OutcomeDeny  Outcome = "Deny"
+)
+
+var badness = map[Outcome]int{OutcomeAllow: 0, OutcomeWarn: 1, OutcomeError: 2, OutcomeDeny: 3}
+
+// Blocks says whether nothing may be applied or admitted under this outcome.
+func (o Outcome) Blocks() bool { return o == OutcomeDeny || o == OutcomeError }
+
+// WorseThan orders outcomes: Allow, Warn, Error, Deny.
+func (o Outcome) WorseThan(other Outcome) bool { return badness[o] > badness[other] }
+
+// ImageOutcome is what was found about one image.
+type ImageOutcome string
+
+// The image outcomes.
+const (
+	// ImageVerified: the authorities that the rule requires have signed the digest.
+	ImageVerified ImageOutcome = "Verified"
+	// ImageUnsigned: the registry holds no signature for the digest.
+	ImageUnsigned ImageOutcome = "Unsigned"
+	// ImageUntrusted: there are signatures, and not by enough of the authorities.
+	ImageUntrusted ImageOutcome = "Untrusted"
+	// ImageError: could not find out.
+	ImageError ImageOutcome = "Error"
+	// ImageAllowed: the Gate asks for no signature of this image.
+	ImageAllowed ImageOutcome = "Allowed"
+)
+
+// Severities of findings. Policies may use any word; these are the ones of the library.
+const (
+	SeverityCritical = "critical"
+	SeverityHigh     = "high"
+	SeverityMedium   = "medium"
+	SeverityLow      = "low"
+	// SeverityError marks a finding that says the gate could not decide.
+	SeverityError = "error"
+)
+
+// Finding is one thing that a check found.
+type Finding struct {
+	Policy   string `json:"policy"`
+	Severity string `json:"severity"`
+	// Object as Kind/namespace/name.
+	Object string `json:"object"`
+	// Path of the field inside Object; empty when the finding is about all of it.
+	Path    string `json:"path"`
+	Message string `json:"message"`
+	// Remedy says what to do.
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// ImageResult is what was found about one image.
+type ImageResult struct {
+	Image   string       `json:"image"`
+	Digest  string       `json:"digest"`
+	Outcome ImageOutcome `json:"outcome"`
+	// Authority whose signature was accepted; several are joined with ",".
+	Authority string `json:"authority"`
+	// Identity of the signer, for keyless signatures.
+	Identity string `json:"identity"`
+	// Attestations that were accepted, by predicate type.
+	Attestations []string `json:"attestations"`
+}
+
+// Verdict is the decision of one Gate over one object. Its canonical JSON is an API.
+type Verdict struct {
+	Outcome      Outcome       `json:"verdict"`
+	Gate         string        `json:"gate"`
+	Object       ObjectRef     `json:"object"`
+	PolicyDigest string        `json:"policyDigest"`
+	Violations   []Finding     `json:"violations"`
+	Warnings     []Finding     `json:"warnings"`
+	Images       []ImageResult `json:"images"`
+	// Exemptions that were applied, by name.
+	Exemptions []string `json:"exemptions"`
+}
+
+// Canonical is the verdict as JSON with sorted keys and lists and no insignificant
+// space. It holds no time, no host and nothing of where it was decided, so that two
+// gates which agree give the same bytes.
+func (v Verdict) Canonical() []byte { return canonical(v) }
+
+// Worst returns the verdict with the worst outcome, the first of them if several are
+// equally bad. It is what a user is shown when several Gates judged one object.
+func Worst(verdicts []Verdict) Verdict {
+	var worst Verdict
+	for i, v := range verdicts {
+		if i == 0 || v.Outcome.WorseThan(worst.Outcome) {
+			worst = v
+		}
+	}
+	return worst
+}
+
+func (v *Verdict) normalise() {
+	sortFindings(v.Violations)
+	sortFindings(v.Warnings)
+	v.Violations, v.Warnings = compact(v.Violations), compact(v.Warnings)
+	sort.Slice(v.Images, func(i, j int) bool { return v.Images[i].Image < v.Images[j].Image })
+	sort.Strings(v.Exemptions)
+	v.Exemptions = orEmpty(v.Exemptions)
+	v.Images = orEmpty(v.Images)
+	for i := range v.Images {
+		sort.Strings(v.Images[i].Attestations)
+		v.Images[i].Attestations = orEmpty(v.Images[i].Attestations)
+	}
+}
+
+func orEmpty[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+func sortFindings(f []Finding) {
+	sort.Slice(f, func(i, j int) bool {
+		a, b := f[i], f[j]
+		for _, c := range [][2]string{
+			{a.Object, b.Object}, {a.Path, b.Path}, {a.Policy, b.Policy}, {a.Message, b.Message}, {a.Severity, b.Severity},
+		} {
+			if c[0] != c[1] {
+				return c[0] < c[1]
+			}
+		}
+		return a.Remedy < b.Remedy
+	})
+}
+
+// compact drops findings that say the same thing twice from a sorted list.
+func compact(f []Finding) []Finding {
+	out := make([]Finding, 0, len(f))
+	for i, x := range f {
+		if i == 0 || x != f[i-1] {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// canonical marshals v with object keys sorted. It panics on values that have no JSON,
+// which the types here cannot hold: maps of parameters come from decoded JSON.
+func canonical(v any) []byte {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic("gate: value without JSON: " + err.Error())
+	}
+	var tree any
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if err := dec.Decode(&tree); err != nil {
+		panic("gate: own JSON does not parse: " + err.Error())
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(tree); err != nil {
+		panic("gate: own JSON does not encode: " + err.Error())
+	}
+	return bytes.TrimRight(out.Bytes(), "\n")
+}

@@ -1,0 +1,75 @@
+// Package limits holds every bound of Sluice in one place. A bound that is hit is
+// reported by the name it has here, so that an operator can look it up.
+package limits
+
+import "time"
+
+// Bounds on what is read from a registry. A manifest in the field is a few KiB; an
+// image index with 40 platforms is 20 KiB. A cosign payload is 300 bytes, a sigstore
+// bundle with certificate and log entry 12 KiB.
+const (
+	// ManifestBytes is the largest manifest or index that is read.
+	ManifestBytes = 4 << 20
+	// SignatureBlobBytes is the largest signature payload or bundle that is read.
+	SignatureBlobBytes = 1 << 20
+	// SignaturesPerImage is how many signatures of one image are fetched. A signature
+	// costs a blob request each, so this times two is also the request budget.
+	SignaturesPerImage = 64
+	// ReferrersPerImage is how many entries of a referrers index are looked at; each is
+	// 300 bytes in the index and costs nothing more unless it is a signature.
+	ReferrersPerImage = 4096
+)
+
+// Bounds on what users hand in.
+const (
+	// SourceFileBytes is the largest manifest file that is read.
+	SourceFileBytes = 8 << 20
+	// SourceFiles is how many files one overlay may read.
+	SourceFiles = 4096
+	// SourceDepth is how deep folders may nest below the root.
+	SourceDepth = 32
+	// Objects is how many objects one check may judge or render.
+	Objects = 20000
+	// ImagesPerObject is how many distinct images one object may name.
+	ImagesPerObject = 128
+)
+
+// Bounds on a decision.
+const (
+	// PolicyDeadline is for all policies of one gate over one object. Ten policies over
+	// a Workload with six children take about 1 ms.
+	PolicyDeadline = 2 * time.Second
+	// Findings is how many findings one verdict holds; more are counted in a last one.
+	Findings = 200
+	// MessageBytes is the longest message a policy may give.
+	MessageBytes = 1024
+	// PolicyBytes is the largest set of Rego modules from one source.
+	PolicyBytes = 1 << 20
+)
+
+// Deadlines of calls.
+const (
+	// RegistryCall is for one request to a registry, body included.
+	RegistryCall = 5 * time.Second
+	// Gather is for all facts of one object, registry included. An admission request has
+	// ten seconds in all; one second is left for deciding and answering.
+	Gather = 9 * time.Second
+)
+
+// Bounds on what is kept in memory.
+const (
+	// CachedImages is how many images' signatures are kept: at 4 KiB each, 16 MiB.
+	CachedImages = 4096
+	// CacheTTL is how long a signature that was found is kept. A signature that is
+	// removed from the registry is noticed after this.
+	CacheTTL = 5 * time.Minute
+	// CacheNegativeTTL is how long the absence of a signature is kept: short, so that
+	// signing and trying again works at once.
+	CacheNegativeTTL = 2 * time.Second
+)
+
+// Bounds on status.
+const (
+	// StatusFindings is how many violations and drift changes a status holds.
+	StatusFindings = 20
+)
