@@ -36,7 +36,7 @@ func NewChain(checks ...Check) *Chain { return &Chain{checks: checks} }
 
 // Decide judges one input.
 func (c *Chain) Decide(ctx context.Context, in *Input) Verdict {
-	all := Findings{Undecided: append([]Finding(nil), in.Failures...)}
+	all := Findings{Deny: append([]Finding(nil), in.Refused...), Undecided: append([]Finding(nil), in.Failures...)}
 	for _, check := range c.checks {
 		f := check.Evaluate(ctx, in)
 		all.Deny = append(all.Deny, f.Deny...)

@@ -173,6 +173,9 @@ type Input struct {
 	Children []map[string]any
 	// Images of the children.
 	Images []Image
-	// Failures are facts that could not be gathered, and objects that do not render.
+	// Refused are reasons to deny that show before any check runs, such as patches that
+	// do not apply.
+	Refused []Finding
+	// Failures are facts that could not be gathered.
 	Failures []Finding
 }

@@ -1,0 +1,124 @@
+// Package gather collects every fact that a decision needs, for all three gates in the
+// same way: which Gates match, what they refer to, what the Workload renders to, and
+// what the registry holds. The gates differ only in their Source.
+package gather
+
+import (
+	"context"
+	"fmt"
+	"sort"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+)
+
+// Source reads Kubernetes objects: from files in the CLI, from the cluster elsewhere. An
+// object that is not there is an apierrors NotFound error.
+type Source interface {
+	// Gates returns every Gate.
+	Gates(ctx context.Context) ([]v1beta1.Gate, error)
+	// Namespace returns the labels of a namespace.
+	Namespace(ctx context.Context, name string) (gate.Namespace, error)
+	// ConfigMap returns the data of a ConfigMap that a Gate names.
+	ConfigMap(ctx context.Context, namespace, name string) (map[string]string, error)
+	// Secret returns the data of a Secret that a Gate names.
+	Secret(ctx context.Context, namespace, name string) (map[string][]byte, error)
+	// PullSecret returns the docker config of an image pull Secret in a Workload's
+	// namespace.
+	PullSecret(ctx context.Context, namespace, name string) ([]byte, error)
+}
+
+// matching returns the Gates that judge a Workload, by name.
+func matching(gates []v1beta1.Gate, ns gate.Namespace, w *v1beta1.Workload) ([]v1beta1.Gate, error) {
+	var out []v1beta1.Gate
+	for _, g := range gates {
+		ok, err := Matches(&g, ns.Labels, w.Labels)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			out = append(out, g)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out, nil
+}
+
+// Matches says whether a Gate judges a Workload with these labels in a namespace with
+// those.
+func Matches(g *v1beta1.Gate, namespace, object map[string]string) (bool, error) {
+	for _, m := range []struct {
+		selector *metav1.LabelSelector
+		labels   map[string]string
+		path     string
+	}{
+		{g.Spec.Match.NamespaceSelector, namespace, "spec.match.namespaceSelector"},
+		{g.Spec.Match.ObjectSelector, object, "spec.match.objectSelector"},
+	} {
+		if m.selector == nil {
+			continue
+		}
+		s, err := metav1.LabelSelectorAsSelector(m.selector)
+		if err != nil {
+			return false, fmt.Errorf("gate %s: %s: %w", g.Name, m.path, err)
+		}
+		if !s.Matches(labels.Set(m.labels)) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// Files is a Source over objects that were read from files.
+type Files struct {
+	GateList   []v1beta1.Gate
+	Namespaces map[string]map[string]string
+	// ConfigMaps and Secrets by namespace/name.
+	ConfigMaps map[string]map[string]string
+	Secrets    map[string]map[string][]byte
+}
+
+// Gates implements Source.
+func (f *Files) Gates(context.Context) ([]v1beta1.Gate, error) { return f.GateList, nil }
+
+// Namespace implements Source.
+func (f *Files) Namespace(_ context.Context, name string) (gate.Namespace, error) {
+	l, ok := f.Namespaces[name]
+	if !ok {
+		return gate.Namespace{}, notFound("namespaces", name)
+	}
+	return gate.Namespace{Name: name, Labels: l}, nil
+}
+
+// ConfigMap implements Source.
+func (f *Files) ConfigMap(_ context.Context, namespace, name string) (map[string]string, error) {
+	data, ok := f.ConfigMaps[namespace+"/"+name]
+	if !ok {
+		return nil, notFound("configmaps", namespace+"/"+name)
+	}
+	return data, nil
+}
+
+// Secret implements Source.
+func (f *Files) Secret(_ context.Context, namespace, name string) (map[string][]byte, error) {
+	data, ok := f.Secrets[namespace+"/"+name]
+	if !ok {
+		return nil, notFound("secrets", namespace+"/"+name)
+	}
+	return data, nil
+}
+
+// PullSecret implements Source. In the pull request pull Secrets are not at hand; the
+// user's own docker login is used instead, which an empty answer means.
+func (f *Files) PullSecret(_ context.Context, namespace, name string) ([]byte, error) {
+	return f.Secrets[namespace+"/"+name][".dockerconfigjson"], nil
+}
+
+func notFound(resource, name string) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name)
+}

@@ -1,0 +1,127 @@
+// Package schema validates manifests of Sluice's kinds the way the API server does, with
+// the API server's own code: unknown fields, defaults, the structural schema and its CEL
+// rules, all from the generated CRDs.
+package schema
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+)
+
+// Set is the schemas of all kinds. It is safe for concurrent use.
+type Set struct{ kinds map[schema.GroupVersionKind]kind }
+
+type kind struct {
+	structural *structural.Structural
+	validator  validation.SchemaValidator
+	cel        *cel.Validator
+}
+
+// Load reads every CRD in files.
+func Load(files fs.FS) (*Set, error) {
+	set := &Set{kinds: map[schema.GroupVersionKind]kind{}}
+	names, err := fs.Glob(files, "*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("list CRDs: %w", err)
+	}
+	for _, name := range names {
+		raw, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, fmt.Errorf("read CRD: %w", err)
+		}
+		if err := set.add(raw); err != nil {
+			return nil, fmt.Errorf("CRD %s: %w", name, err)
+		}
+	}
+	return set, nil
+}
+
+func (s *Set) add(raw []byte) error {
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(raw, &crd); err != nil {
+		return err
+	}
+	for _, version := range crd.Spec.Versions {
+		var props apiextensions.JSONSchemaProps
+		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema, &props, nil); err != nil {
+			return err
+		}
+		st, err := structural.NewStructural(&props)
+		if err != nil {
+			return err
+		}
+		validator, _, err := validation.NewSchemaValidator(&props)
+		if err != nil {
+			return err
+		}
+		gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}
+		s.kinds[gvk] = kind{structural: st, validator: validator, cel: cel.NewValidator(st, true, celconfig.PerCallLimit)}
+	}
+	return nil
+}
+
+// Knows says whether a kind is one of Sluice's.
+func (s *Set) Knows(gvk schema.GroupVersionKind) bool {
+	_, ok := s.kinds[gvk]
+	return ok
+}
+
+// Admit returns a copy of the object with the schema's defaults set, or every reason why
+// the API server would refuse to create it, each with its field path. Unknown fields are
+// refused: a typo must not silently switch a setting off.
+func (s *Set) Admit(ctx context.Context, obj map[string]any, gvk schema.GroupVersionKind) (map[string]any, field.ErrorList) {
+	k, ok := s.kinds[gvk]
+	if !ok {
+		return nil, field.ErrorList{field.NotSupported(field.NewPath("apiVersion"), gvk.String(), s.versions(gvk.Group))}
+	}
+	obj = runtime.DeepCopyJSON(obj)
+	var errs field.ErrorList
+	unknown := pruning.PruneWithOptions(obj, k.structural, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	for _, path := range unknown {
+		errs = append(errs, field.Invalid(field.NewPath(path), lastSegment(path), "unknown field"))
+	}
+	defaulting.PruneNonNullableNullsWithoutDefaults(obj, k.structural)
+	defaulting.Default(obj, k.structural)
+	errs = append(errs, validation.ValidateCustomResource(nil, obj, k.validator)...)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, k.structural, obj)...)
+	if len(errs) > 0 {
+		// CEL rules may assume a valid shape: their errors would only repeat these.
+		return nil, errs
+	}
+	if k.cel != nil {
+		celErrs, _ := k.cel.Validate(ctx, nil, k.structural, obj, nil, celconfig.RuntimeCELCostBudget)
+		errs = append(errs, celErrs...)
+	}
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	return obj, nil
+}
+
+func (s *Set) versions(group string) []string {
+	var out []string
+	for gvk := range s.kinds {
+		if gvk.Group == group {
+			out = append(out, gvk.GroupVersion().String()+" "+gvk.Kind)
+		}
+	}
+	return out
+}
+
+func lastSegment(path string) string { return path[strings.LastIndex(path, ".")+1:] }
