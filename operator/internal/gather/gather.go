@@ -7,9 +7,9 @@ import (
 	"fmt"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"

@@ -25,7 +25,9 @@ import (
 )
 
 // Set is the schemas of all kinds. It is safe for concurrent use.
-type Set struct{ kinds map[schema.GroupVersionKind]kind }
+type Set struct {
+	kinds map[schema.GroupVersionKind]kind
+}
 
 type kind struct {
 	structural *structural.Structural

@@ -1,0 +1,61 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/gather"
+)
+
+// Gates refuses Gates that could not do what they say. All fields are required.
+type Gates struct {
+	Decoder admission.Decoder
+	// OperatorNamespace is where Secrets and ConfigMaps of Gates have to be.
+	OperatorNamespace string
+}
+
+// Handle implements admission.Handler.
+func (h *Gates) Handle(_ context.Context, req admission.Request) admission.Response {
+	g := &v1beta1.Gate{}
+	if err := h.Decoder.DecodeRaw(req.Object, g); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decode Gate: %w", err))
+	}
+	errs := append(gather.ValidateGate(g), h.references(g)...)
+	if len(errs) == 0 {
+		return admission.Allowed("")
+	}
+	status := errors.NewInvalid(v1beta1.GroupVersion.WithKind(v1beta1.GateKind).GroupKind(), g.Name, errs).Status()
+	response := admission.Denied("")
+	response.Result = &status
+	return response
+}
+
+// references refuses Secrets and ConfigMaps elsewhere than in the operator's namespace:
+// whoever owns the other namespace could change the keys and the rules.
+func (h *Gates) references(g *v1beta1.Gate) field.ErrorList {
+	var errs field.ErrorList
+	check := func(at *field.Path, namespace string) {
+		if namespace != h.OperatorNamespace {
+			errs = append(errs, field.Invalid(at.Child("namespace"), namespace, "has to be the operator's namespace "+h.OperatorNamespace))
+		}
+	}
+	for i, p := range g.Spec.Policies {
+		if p.ConfigMap != nil {
+			check(field.NewPath("spec", "policies").Index(i).Child("configMap"), p.ConfigMap.Namespace)
+		}
+	}
+	for i, rule := range g.Spec.Images {
+		for j, a := range rule.Authorities {
+			if a.Key.Secret != nil {
+				check(field.NewPath("spec", "images").Index(i).Child("authorities").Index(j).Child("key", "secret"), a.Key.Secret.Namespace)
+			}
+		}
+	}
+	return errs
+}

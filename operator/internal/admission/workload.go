@@ -1,0 +1,117 @@
+// Package admission is the gate at the API server's door: validating webhooks for
+// Workloads, their scale and Gates, and the certificates they serve with.
+package admission
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/metrics"
+	"github.com/sluice-dev/sluice/operator/internal/report"
+)
+
+// Paths that the webhooks are served under.
+const (
+	PathWorkload = "/validate-workload"
+	PathGate     = "/validate-gate"
+)
+
+// auditVerdicts is the audit annotation that carries the canonical verdicts.
+const auditVerdicts = "verdicts"
+
+// Workloads judges Workloads and their scale. All fields are required.
+type Workloads struct {
+	Judge   *gather.Judge
+	Decoder admission.Decoder
+	// Live reads the Workload that a scale request is about: the cache may lag behind it.
+	Live    client.Reader
+	Metrics *metrics.Set
+}
+
+// Handle implements admission.Handler. There is no short cut for updates that seem
+// harmless: an image is judged also when it changes together with a scale-down.
+func (h *Workloads) Handle(ctx context.Context, req admission.Request) admission.Response {
+	w, response := h.subject(ctx, req)
+	if w == nil {
+		return response
+	}
+	start := time.Now()
+	j := h.Judge.Workload(ctx, w, nil)
+	worst := gate.Worst(j.Verdicts)
+	h.Metrics.DecisionSeconds.WithLabelValues("admission").Observe(time.Since(start).Seconds())
+	h.Metrics.Verdicts.WithLabelValues("admission", string(worst.Outcome)).Inc()
+	if j.Blocked() {
+		logf.FromContext(ctx).Info("Refused a workload", "namespace", w.Namespace, "name", w.Name, "gate", worst.Gate, "verdict", string(worst.Outcome), "violations", len(worst.Violations))
+	}
+	return respond(j.Verdicts)
+}
+
+// subject is the Workload to judge, or the response when there is none.
+func (h *Workloads) subject(ctx context.Context, req admission.Request) (*v1beta1.Workload, admission.Response) {
+	if req.SubResource == "scale" {
+		return h.scaled(ctx, req)
+	}
+	w := &v1beta1.Workload{}
+	if err := h.Decoder.DecodeRaw(req.Object, w); err != nil {
+		return nil, admission.Errored(http.StatusBadRequest, fmt.Errorf("decode Workload: %w", err))
+	}
+	if w.Namespace == "" {
+		w.Namespace = req.Namespace
+	}
+	if req.Operation == admissionv1.Update && !w.DeletionTimestamp.IsZero() {
+		old := &v1beta1.Workload{}
+		if err := h.Decoder.DecodeRaw(req.OldObject, old); err != nil {
+			return nil, admission.Errored(http.StatusBadRequest, fmt.Errorf("decode old Workload: %w", err))
+		}
+		if equality.Semantic.DeepEqual(old.Spec, w.Spec) {
+			// A Workload that is denied today still has to be able to go away: its finalizer is
+			// taken off by an update.
+			return nil, admission.Allowed("the object is being deleted and its spec does not change")
+		}
+	}
+	return w, admission.Response{}
+}
+
+func (h *Workloads) scaled(ctx context.Context, req admission.Request) (*v1beta1.Workload, admission.Response) {
+	scale := &autoscalingv1.Scale{}
+	if err := h.Decoder.DecodeRaw(req.Object, scale); err != nil {
+		return nil, admission.Errored(http.StatusBadRequest, fmt.Errorf("decode Scale: %w", err))
+	}
+	w := &v1beta1.Workload{}
+	if err := h.Live.Get(ctx, client.ObjectKey{Namespace: req.Namespace, Name: req.Name}, w); err != nil {
+		return nil, admission.Errored(http.StatusServiceUnavailable, fmt.Errorf("get Workload %s/%s to judge its scale: %w", req.Namespace, req.Name, err))
+	}
+	w.Spec.Replicas = &scale.Spec.Replicas
+	return w, admission.Response{}
+}
+
+func respond(verdicts []gate.Verdict) admission.Response {
+	response := admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{
+		Allowed:          true,
+		Warnings:         report.Warnings(verdicts),
+		AuditAnnotations: map[string]string{auditVerdicts: string(report.JSON(verdicts))},
+	}}
+	worst := gate.Worst(verdicts)
+	if !worst.Outcome.Blocks() {
+		return response
+	}
+	response.Allowed = false
+	response.Result = &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: report.Denial(verdicts)}
+	if worst.Outcome == gate.OutcomeError {
+		response.Result.Code, response.Result.Reason = http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable
+	}
+	return response
+}

@@ -1,0 +1,134 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+)
+
+// respectPause stops before anything is judged or written.
+func (r *Reconciler) respectPause(_ context.Context, s *scope) error {
+	if s.workload.Spec.Paused {
+		return &obstacle{kind: waiting, reason: reasonPaused, message: "spec.paused is set: children are left as they are"}
+	}
+	return nil
+}
+
+// judge asks the gate. A denied update ends the reconcile here, so what was running stays
+// running.
+func (r *Reconciler) judge(ctx context.Context, s *scope) error {
+	start := time.Now()
+	j := r.Judge.Workload(ctx, s.workload, resolvedBefore(s))
+	s.judgement = &j
+	worst := gate.Worst(j.Verdicts)
+	r.Metrics.DecisionSeconds.WithLabelValues("reconcile").Observe(time.Since(start).Seconds())
+	r.Metrics.Verdicts.WithLabelValues("reconcile", string(worst.Outcome)).Inc()
+	for _, v := range j.Verdicts {
+		r.Observe(v)
+	}
+	if !j.Blocked() {
+		return nil
+	}
+	logf.FromContext(ctx).Info("Gate blocks the workload", "gate", worst.Gate, "verdict", string(worst.Outcome), "violations", len(worst.Violations))
+	if worst.Outcome == gate.OutcomeDeny {
+		return &obstacle{kind: terminal, reason: reasonDenied, message: explain(worst)}
+	}
+	return &obstacle{kind: transient, reason: reasonUndecided, message: explain(worst), err: errors.New(explain(worst))}
+}
+
+// explain is a blocking verdict in one line.
+func explain(v gate.Verdict) string {
+	if len(v.Violations) == 0 {
+		return "no reason was given"
+	}
+	first := v.Violations[0]
+	text := fmt.Sprintf("%s: %s: %s", first.Policy, at(first), first.Message)
+	if first.Remedy != "" {
+		text += " (" + first.Remedy + ")"
+	}
+	if more := len(v.Violations) - 1; more > 0 {
+		text += fmt.Sprintf("; and %d more in status.gate.violations", more)
+	}
+	return text
+}
+
+func at(f gate.Finding) string {
+	if f.Path == "" {
+		return f.Object
+	}
+	return f.Object + " " + f.Path
+}
+
+// waitForSecrets holds back until every Secret that the spec names is there. Only
+// metadata is read: what is inside is none of the operator's business.
+func (r *Reconciler) waitForSecrets(ctx context.Context, s *scope) error {
+	var missing []string
+	for _, ref := range s.workload.Spec.Secrets {
+		secret := Metadata("Secret")
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.workload.Namespace, Name: ref.Name}, secret)
+		if apierrors.IsNotFound(err) {
+			missing = append(missing, s.workload.Namespace+"/"+ref.Name)
+			continue
+		}
+		if err != nil {
+			return transientErr("SecretUnreadable", fmt.Errorf("get Secret %s/%s: %w", s.workload.Namespace, ref.Name, err))
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return &obstacle{kind: waiting, reason: reasonSecretMissing,
+		message: fmt.Sprintf("Secret %s named in spec.secrets does not exist; create it", strings.Join(missing, ", "))}
+}
+
+// waitForDependencies holds a first start back until what it depends on is Ready. Once
+// the Workload has pods, a dependency that degrades does not touch them.
+func (r *Reconciler) waitForDependencies(ctx context.Context, s *scope) error {
+	if primary(s.owned) != nil {
+		return nil
+	}
+	for _, ref := range s.workload.Spec.DependsOn {
+		key := dependencyKey(s.workload, ref)
+		dependency := &v1beta1.Workload{}
+		err := r.Client.Get(ctx, key, dependency)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return transientErr("DependencyUnreadable", fmt.Errorf("get Workload %s: %w", key, err))
+		}
+		if apierrors.IsNotFound(err) {
+			s.notReady = append(s.notReady, key.String()+" (does not exist)")
+		} else if !ready(dependency) {
+			s.notReady = append(s.notReady, key.String()+" (not Ready)")
+		}
+	}
+	if len(s.notReady) == 0 {
+		return nil
+	}
+	return &obstacle{kind: waiting, reason: reasonDependencyNotReady,
+		message: "spec.dependsOn: waiting for Workload " + strings.Join(s.notReady, ", ")}
+}
+
+func dependencyKey(w *v1beta1.Workload, ref v1beta1.DependencyRef) client.ObjectKey {
+	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+	if key.Namespace == "" {
+		key.Namespace = w.Namespace
+	}
+	return key
+}
+
+// ready says whether a Workload is Ready in its current generation.
+func ready(w *v1beta1.Workload) bool {
+	c := meta.FindStatusCondition(w.Status.Conditions, v1beta1.ConditionReady)
+	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == w.Generation
+}

@@ -1,0 +1,231 @@
+// Package delta is the one door to gitops-engine: what differs between a child as
+// desired and as it is, and how healthy it is. Changes name fields and never show
+// values, so nothing secret can surface through them.
+package delta
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/argoproj/gitops-engine/pkg/diff"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Kinds of change, seen from what was applied.
+const (
+	// Modified: the field has another value.
+	Modified = "Modified"
+	// Removed: the field was applied and is gone.
+	Removed = "Removed"
+	// Added: the field is there and was not applied.
+	Added = "Added"
+	// Missing: the whole object is gone.
+	Missing = "Missing"
+)
+
+// Change is one field that differs.
+type Change struct {
+	// Path such as spec.template.spec.containers[0].image.
+	Path string
+	// Kind is Modified, Removed or Added.
+	Kind string
+}
+
+// Compare lists what differs between a child as desired and as it is in the cluster, by
+// path. Both are normalised by gitops-engine and defaulted by the API server's own
+// defaulters first, so quantities, defaulted fields and volume claim templates that mean
+// the same compare equal.
+//
+// Everything in the object counts, also what someone added that was never applied: an
+// added container is drift. Not counted: status; labels and annotations that others
+// added to metadata (they are how tools mark objects) and to a pod template's
+// annotations (kubectl rollout restart); fields that the API server allocates.
+func Compare(desired, live *unstructured.Unstructured) ([]Change, error) {
+	want, err := normalised(desired)
+	if err != nil {
+		return nil, err
+	}
+	have, err := normalised(live)
+	if err != nil {
+		return nil, err
+	}
+	adoptAllocated(want, have)
+	keepOnly(want, have, "metadata", "labels")
+	keepOnly(want, have, "metadata", "annotations")
+	keepOnly(want, have, "spec", "template", "metadata", "annotations")
+	for _, top := range []map[string]any{want, have} {
+		delete(top, "status")
+		keepMetadata(top)
+	}
+	c := comparison{}
+	c.walk("", want, have)
+	sort.Slice(c.changes, func(i, j int) bool { return c.changes[i].Path < c.changes[j].Path })
+	return c.changes, nil
+}
+
+// normalised runs an object through gitops-engine as both sides of a diff, which yields
+// it in normal form and with defaults set.
+func normalised(u *unstructured.Unstructured) (map[string]any, error) {
+	clean := u.DeepCopy()
+	unstructured.RemoveNestedField(clean.Object, "metadata", "managedFields")
+	unstructured.RemoveNestedField(clean.Object, "metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
+	result, err := diff.Diff(clean, clean.DeepCopy())
+	if err != nil {
+		return nil, fmt.Errorf("normalise %s %s/%s: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
+	}
+	var out map[string]any
+	if err := json.Unmarshal(result.NormalizedLive, &out); err != nil {
+		return nil, fmt.Errorf("normalise %s %s/%s: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
+	}
+	dropDirectives(out)
+	return out, nil
+}
+
+// dropDirectives removes what strategic merge patches leave behind ($retainKeys); a
+// field of an API object never starts with $.
+func dropDirectives(v any) {
+	switch t := v.(type) {
+	case map[string]any:
+		for key, x := range t {
+			if strings.HasPrefix(key, "$") {
+				delete(t, key)
+				continue
+			}
+			dropDirectives(x)
+		}
+	case []any:
+		for _, x := range t {
+			dropDirectives(x)
+		}
+	}
+}
+
+// keepMetadata drops what the server sets; name and namespace were how the object was
+// found.
+func keepMetadata(obj map[string]any) {
+	metadata, _ := obj["metadata"].(map[string]any)
+	for key := range metadata {
+		if key != "labels" && key != "annotations" {
+			delete(metadata, key)
+		}
+	}
+}
+
+// keepOnly drops keys of have's map at path that want's map does not have.
+func keepOnly(want, have map[string]any, path ...string) {
+	h, found, err := unstructured.NestedFieldNoCopy(have, path...)
+	held, ok := h.(map[string]any)
+	if err != nil || !found || !ok {
+		return
+	}
+	w, _, _ := unstructured.NestedFieldNoCopy(want, path...)
+	wanted, _ := w.(map[string]any)
+	for key := range held {
+		if _, ok := wanted[key]; !ok {
+			delete(held, key)
+		}
+	}
+	if len(held) == 0 && wanted == nil {
+		unstructured.RemoveNestedField(have, path...)
+	}
+}
+
+// allocated are the fields that the API server fills in when they are left out, by kind.
+var allocated = map[string][][]string{
+	// serviceAccount is the old name of serviceAccountName, which the server fills in.
+	"Deployment":     {{"spec", "template", "spec", "serviceAccount"}},
+	"StatefulSet":    {{"spec", "template", "spec", "serviceAccount"}},
+	"CronJob":        {{"spec", "jobTemplate", "spec", "template", "spec", "serviceAccount"}},
+	"Service":        {{"spec", "clusterIP"}, {"spec", "clusterIPs"}, {"spec", "ipFamilies"}, {"spec", "ipFamilyPolicy"}, {"spec", "internalTrafficPolicy"}},
+	"ServiceAccount": {{"secrets"}},
+}
+
+func adoptAllocated(want, have map[string]any) {
+	kind, _ := have["kind"].(string)
+	for _, path := range allocated[kind] {
+		if _, found, _ := unstructured.NestedFieldNoCopy(want, path...); found {
+			continue
+		}
+		if value, found, _ := unstructured.NestedFieldNoCopy(have, path...); found {
+			_ = unstructured.SetNestedField(want, value, path...)
+		}
+	}
+}
+
+type comparison struct{ changes []Change }
+
+func (c *comparison) add(path, kind string) {
+	c.changes = append(c.changes, Change{Path: path, Kind: kind})
+}
+
+func (c *comparison) walk(path string, want, have any) {
+	if reflect.DeepEqual(want, have) {
+		return
+	}
+	switch w := want.(type) {
+	case map[string]any:
+		if h, ok := have.(map[string]any); ok {
+			c.maps(path, w, h)
+			return
+		}
+	case []any:
+		if h, ok := have.([]any); ok {
+			c.lists(path, w, h)
+			return
+		}
+	}
+	c.add(path, Modified)
+}
+
+func (c *comparison) maps(path string, want, have map[string]any) {
+	for key, w := range want {
+		if h, ok := have[key]; ok {
+			c.walk(join(path, key), w, h)
+		} else if !empty(w) {
+			c.add(join(path, key), Removed)
+		}
+	}
+	for key, h := range have {
+		if _, ok := want[key]; !ok && !empty(h) {
+			c.add(join(path, key), Added)
+		}
+	}
+}
+
+func (c *comparison) lists(path string, want, have []any) {
+	for i := range max(len(want), len(have)) {
+		at := path + "[" + strconv.Itoa(i) + "]"
+		switch {
+		case i >= len(have):
+			c.add(at, Removed)
+		case i >= len(want):
+			c.add(at, Added)
+		default:
+			c.walk(at, want[i], have[i])
+		}
+	}
+}
+
+// empty values and absent ones mean the same to the API server: {} and [] and null.
+func empty(v any) bool {
+	switch t := v.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		return len(t) == 0
+	case []any:
+		return len(t) == 0
+	}
+	return false
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}

@@ -1,0 +1,85 @@
+package gather
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+)
+
+// Cluster is a Source over a cluster.
+type Cluster struct {
+	// Cache holds Gates and the metadata of namespaces.
+	Cache client.Reader
+	// References holds the Secrets and ConfigMaps of the operator's own namespace.
+	References client.Reader
+	// Live reads image pull Secrets past the cache: their content is not kept.
+	Live client.Reader
+	// OperatorNamespace is the only one whose Secrets and ConfigMaps a Gate may name. Keys
+	// and policies anywhere else could be changed by whoever owns that namespace.
+	OperatorNamespace string
+}
+
+// Gates implements Source.
+func (c *Cluster) Gates(ctx context.Context) ([]v1beta1.Gate, error) {
+	list := &v1beta1.GateList{}
+	if err := c.Cache.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("list Gates: %w", err)
+	}
+	return list.Items, nil
+}
+
+// Namespace implements Source.
+func (c *Cluster) Namespace(ctx context.Context, name string) (gate.Namespace, error) {
+	ns := &metav1.PartialObjectMetadata{}
+	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := c.Cache.Get(ctx, client.ObjectKey{Name: name}, ns); err != nil {
+		return gate.Namespace{}, err
+	}
+	return gate.Namespace{Name: name, Labels: ns.Labels}, nil
+}
+
+// ConfigMap implements Source.
+func (c *Cluster) ConfigMap(ctx context.Context, namespace, name string) (map[string]string, error) {
+	if err := c.own(namespace); err != nil {
+		return nil, err
+	}
+	cm := &corev1.ConfigMap{}
+	if err := c.References.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cm); err != nil {
+		return nil, err
+	}
+	return cm.Data, nil
+}
+
+// Secret implements Source.
+func (c *Cluster) Secret(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+	if err := c.own(namespace); err != nil {
+		return nil, err
+	}
+	s := &corev1.Secret{}
+	if err := c.References.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, s); err != nil {
+		return nil, err
+	}
+	return s.Data, nil
+}
+
+func (c *Cluster) own(namespace string) error {
+	if namespace != c.OperatorNamespace {
+		return fmt.Errorf("namespace %s: a Gate's Secrets and ConfigMaps have to be in the operator's namespace %s", namespace, c.OperatorNamespace)
+	}
+	return nil
+}
+
+// PullSecret implements Source.
+func (c *Cluster) PullSecret(ctx context.Context, namespace, name string) ([]byte, error) {
+	s := &corev1.Secret{}
+	if err := c.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, s); err != nil {
+		return nil, err
+	}
+	return s.Data[corev1.DockerConfigJsonKey], nil
+}
