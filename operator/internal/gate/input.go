@@ -41,10 +41,26 @@ type PolicySet struct {
 	// Unavailable says why the modules could not be read; the set then decides nothing
 	// and the verdict is Error.
 	Unavailable string `json:",omitempty"`
+	// Sum is what Digest returns, when it was worked out before by Summed; the modules
+	// must not be changed after that.
+	Sum string `json:"-"`
 }
 
-// Digest identifies the set's content, as "sha256:<hex>".
-func (p PolicySet) Digest() string { return digest(p) }
+// Digest identifies the set's content, as "sha256:<hex>". It hashes all modules unless
+// the set is Summed.
+func (p PolicySet) Digest() string {
+	if p.Sum != "" {
+		return p.Sum
+	}
+	return digest(p)
+}
+
+// Summed returns the set with its digest worked out, for a gatherer to call once per
+// source: a decision then costs no hashing.
+func (p PolicySet) Summed() PolicySet {
+	p.Sum = digest(p)
+	return p
+}
 
 // Digest identifies everything that the decision depends on apart from the object,
 // as "sha256:<hex>": rules, policies, parameters and keys.

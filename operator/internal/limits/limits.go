@@ -45,6 +45,25 @@ const (
 	MessageBytes = 1024
 	// PolicyBytes is the largest set of Rego modules from one source.
 	PolicyBytes = 1 << 20
+	// PolicySteps is how many expressions the policies of one source may evaluate over
+	// one object. The library takes about 10 000 for a Workload with six children, and a
+	// step about 300 ns. Unlike the deadline it cuts off at the same place on every
+	// machine, so that pull request and admission agree.
+	PolicySteps = 4_000_000
+	// PolicyBuiltinBytes is how much text and how many collections (at 16 bytes per
+	// element) the built-in functions may make for the policies of one source over one
+	// object. Without it forty lines that double a string would take the process down.
+	PolicyBuiltinBytes = 64 << 20
+	// PolicyGrace is how long an evaluation may take to notice that its deadline is over.
+	// One that does not is inside a single call that cannot be interrupted; it is left
+	// behind, and its source decides nothing until it has ended.
+	PolicyGrace = 100 * time.Millisecond
+	// PolicyNesting is how deep brackets may nest in a Rego module. The compiler recurses,
+	// and a Go stack that overflows cannot be recovered from.
+	PolicyNesting = 256
+	// CompiledPolicies is how many sources are kept compiled: the library's six groups
+	// and those of some dozen Gates, at about 1 MiB each for sources of usual size.
+	CompiledPolicies = 64
 )
 
 // Deadlines of calls.

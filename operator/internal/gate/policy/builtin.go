@@ -1,0 +1,65 @@
+package policy
+
+import (
+	"io/fs"
+	"path"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/policies"
+)
+
+// sharedGroup holds functions that every group may use, and no rules.
+const sharedGroup = "lib"
+
+// BuiltinGroups are the names that a Gate may write as builtin, sorted.
+func BuiltinGroups() []string {
+	groups := make([]string, 0, len(library()))
+	for name := range library() {
+		groups = append(groups, name)
+	}
+	sort.Strings(groups)
+	return groups
+}
+
+// Builtin returns one group of the library with the functions it shares, already
+// Summed; false when there is no such group.
+func Builtin(group string) (gate.PolicySet, bool) {
+	set, ok := library()[group]
+	return set, ok
+}
+
+// library is read once. It panics only when the binary was built without its own files.
+var library = sync.OnceValue(func() map[string]gate.PolicySet {
+	byGroup := map[string]map[string]string{}
+	err := fs.WalkDir(policies.Files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || strings.HasSuffix(name, "_test.rego") {
+			return err
+		}
+		text, err := fs.ReadFile(policies.Files, name)
+		if err != nil {
+			return err
+		}
+		group := path.Dir(name)
+		if byGroup[group] == nil {
+			byGroup[group] = map[string]string{}
+		}
+		byGroup[group][name] = string(text)
+		return nil
+	})
+	if err != nil {
+		panic("policy: embedded library: " + err.Error())
+	}
+	shared := byGroup[sharedGroup]
+	delete(byGroup, sharedGroup)
+	sets := make(map[string]gate.PolicySet, len(byGroup))
+	for group, modules := range byGroup {
+		for name, text := range shared {
+			modules[name] = text
+		}
+		sets[group] = gate.PolicySet{Name: group, Modules: modules}.Summed()
+	}
+	return sets
+})

@@ -1,0 +1,69 @@
+package policy
+
+import (
+	"container/list"
+	"context"
+	"sync"
+
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+)
+
+// cache keeps the sources that were used last, compiled. Failures are kept too: a
+// source that does not compile would otherwise cost a compilation per decision.
+type cache struct {
+	mu      sync.Mutex
+	size    int
+	byUse   *list.List // of *cached, the last used first
+	entries map[string]*list.Element
+}
+
+// cached is one source. set and err may be read once ready is closed.
+type cached struct {
+	digest string
+	ready  chan struct{}
+	set    *compiled
+	err    error
+}
+
+func newCache(size int) *cache {
+	return &cache{size: size, byUse: list.New(), entries: map[string]*list.Element{}}
+}
+
+// get returns the compiled source. However many ask for one that is not there, it is
+// compiled once, and to the end: who cannot wait returns with the error of ctx, and the
+// next one finds it done.
+func (c *cache) get(ctx context.Context, set gate.PolicySet) (*compiled, error) {
+	entry := c.entry(set)
+	select {
+	case <-entry.ready:
+		return entry.set, entry.err
+	default:
+	}
+	select {
+	case <-entry.ready:
+		return entry.set, entry.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (c *cache) entry(set gate.PolicySet) *cached {
+	digest := set.Digest()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if element, ok := c.entries[digest]; ok {
+		c.byUse.MoveToFront(element)
+		return element.Value.(*cached)
+	}
+	entry := &cached{digest: digest, ready: make(chan struct{})}
+	c.entries[digest] = c.byUse.PushFront(entry)
+	if c.byUse.Len() > c.size {
+		oldest := c.byUse.Remove(c.byUse.Back()).(*cached)
+		delete(c.entries, oldest.digest)
+	}
+	go func() {
+		defer close(entry.ready)
+		entry.set, entry.err = compileSet(set)
+	}()
+	return entry
+}

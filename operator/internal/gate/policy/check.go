@@ -1,0 +1,200 @@
+// Package policy judges by OPA policies: the library that ships with Sluice, and Rego
+// that a Gate refers to. Each source is compiled on its own, so that none can add rules
+// to another, and evaluated within the bounds of package limits. What could not be
+// evaluated is Undecided, never passed over.
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/topdown"
+
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+)
+
+// Check evaluates the policies of a Gate. It keeps them compiled.
+type Check struct {
+	cache    *cache
+	deadline time.Duration
+	grace    time.Duration
+}
+
+// New makes a check with an empty cache.
+func New() *Check {
+	return &Check{cache: newCache(limits.CompiledPolicies), deadline: limits.PolicyDeadline, grace: limits.PolicyGrace}
+}
+
+// Evaluate implements gate.Check.
+func (c *Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
+	var all gate.Findings
+	if len(in.Gate.Policies) == 0 {
+		return all
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.deadline)
+	defer cancel()
+	input, err := policyInput(in)
+	if err != nil {
+		all.Undecided = append(all.Undecided, undecided("policy", in, err.Error(),
+			"this object cannot be given to policies: write it as plain YAML or JSON"))
+		return all
+	}
+	for _, set := range in.Gate.Policies {
+		found := c.evaluateSet(ctx, set, input, in)
+		all.Deny = append(all.Deny, found.Deny...)
+		all.Warn = append(all.Warn, found.Warn...)
+		all.Undecided = append(all.Undecided, found.Undecided...)
+	}
+	return all
+}
+
+func (c *Check) evaluateSet(ctx context.Context, set gate.PolicySet, input ast.Value, in *gate.Input) gate.Findings {
+	if set.Unavailable != "" {
+		return only(undecided(set.Name, in, set.Unavailable, "make the policies readable or take them out of spec.policies of the Gate"))
+	}
+	if ctx.Err() != nil {
+		return only(undecided(set.Name, in, "the policies were not evaluated: "+c.outOfTime(ctx), "make the policies before these cheaper, or take them out of the Gate"))
+	}
+	source, err := c.cache.get(ctx, set)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return only(undecided(set.Name, in, "the policies were not compiled: "+c.outOfTime(ctx), "try again; if that does not do, split or simplify these policies"))
+	case err != nil:
+		return only(undecided(set.Name, in, "the policies do not compile: "+err.Error(), "correct the Rego; opa check finds the same"))
+	case source.stuck.Load() > 0:
+		return only(undecided(set.Name, in, "an earlier evaluation of these policies has not ended, so that they are not evaluated",
+			"find the call that takes so long, such as glob.match or regex.match on a long text, and make it cheaper"))
+	}
+	return c.watch(ctx, source, &run{rules: source.rules, input: input, in: in})
+}
+
+// watch runs the evaluation and returns when its time is over, even if it is inside a
+// call that cannot be interrupted.
+func (c *Check) watch(ctx context.Context, source *compiled, r *run) gate.Findings {
+	stop := context.AfterFunc(ctx, r.meter.Cancel)
+	defer stop()
+	done := make(chan gate.Findings, 1)
+	go func() { done <- r.evaluate(ctx, c) }()
+	select {
+	case found := <-done:
+		return found
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(c.grace)
+	defer grace.Stop()
+	select {
+	case found := <-done:
+		return found
+	case <-grace.C:
+	}
+	source.stuck.Add(1)
+	go func() {
+		<-done
+		source.stuck.Add(-1)
+	}()
+	current := &r.rules[r.current.Load()]
+	return only(undecided(current.policy, r.in, c.outOfTime(ctx)+", within one call that cannot be interrupted",
+		"find the call in "+current.ref+" that takes so long, and make it cheaper"))
+}
+
+// run is one evaluation of one source.
+type run struct {
+	rules []rule
+	input ast.Value
+	in    *gate.Input
+	meter meter
+	// current is the index of the rule that is evaluated, for who watches from outside.
+	current atomic.Int32
+}
+
+func (r *run) evaluate(ctx context.Context, c *Check) (all gate.Findings) {
+	defer func() {
+		if p := recover(); p != nil {
+			all.Undecided = append(all.Undecided, undecided(r.rules[r.current.Load()].policy, r.in,
+				fmt.Sprintf("evaluation failed: %v", p), "report this with the policy: it is a fault of Sluice or OPA"))
+		}
+	}()
+	judged := r.in.Object.String()
+	shared := topdown.NewVirtualCache()
+	for i := range r.rules {
+		rule := &r.rules[i]
+		r.current.Store(int32(i))
+		found, err := r.one(ctx, rule, judged, shared)
+		switch {
+		case err == nil && rule.warns:
+			all.Warn = append(all.Warn, found...)
+		case err == nil:
+			all.Deny = append(all.Deny, found...)
+		case r.meter.exceeded != "" || r.meter.stopped.Load():
+			all.Undecided = append(all.Undecided, r.cutOff(ctx, c, i))
+			return all
+		default:
+			all.Undecided = append(all.Undecided, undecided(rule.policy, r.in, rule.ref+": "+innermost(err).Error(),
+				"correct the policy; opa eval with this input shows the same error"))
+			// What a function could not work out is kept as undefined; the next rule has
+			// to meet the error itself.
+			shared = topdown.NewVirtualCache()
+		}
+	}
+	return all
+}
+
+// one evaluates one rule. The values that it shares with others, such as the containers
+// of all children, are worked out once and kept in shared.
+func (r *run) one(ctx context.Context, rule *rule, judged string, shared topdown.VirtualCache) ([]gate.Finding, error) {
+	results, err := rule.query.Eval(ctx,
+		rego.EvalParsedInput(r.input), rego.EvalExternalCancel(&r.meter), rego.EvalVirtualCache(shared),
+		rego.EvalGenerateJSON(asTerm))
+	if err != nil {
+		return nil, err
+	}
+	if len(results) != 1 || len(results[0].Expressions) != 1 {
+		return nil, errors.New("it is undefined")
+	}
+	return readResult(rule, judged, results[0].Expressions[0].Value.(*ast.Term).Value)
+}
+
+// asTerm leaves results as they are: as JSON they would be copied, and one whose parts
+// share memory would grow exponentially.
+func asTerm(term *ast.Term, _ *rego.EvalContext) (any, error) { return term, nil }
+
+// cutOff names the rule that was cut off, and how many after it were not reached.
+func (r *run) cutOff(ctx context.Context, c *Check, i int) gate.Finding {
+	reason := r.meter.exceeded
+	if reason == "" {
+		reason = c.outOfTime(ctx)
+	}
+	if rest := len(r.rules) - i - 1; rest > 0 {
+		reason = fmt.Sprintf("%s; %d rules after it were not evaluated", reason, rest)
+	}
+	return undecided(r.rules[i].policy, r.in, "evaluation was cut off: "+reason,
+		"make "+r.rules[i].ref+" cheaper: look for nested iterations over the same list, and for text that is built in a loop")
+}
+
+func (c *Check) outOfTime(ctx context.Context) string {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Sprintf("it takes longer than %s (limits.PolicyDeadline), or the request had less time left", c.deadline)
+	}
+	return "the request was cancelled"
+}
+
+// innermost is OPA's own error, without the frames that our functions add around it.
+func innermost(err error) error {
+	var inner *topdown.Error
+	for next := err; errors.As(next, &inner); next = errors.Unwrap(inner) {
+		err = inner
+	}
+	return err
+}
+
+func undecided(policy string, in *gate.Input, message, remedy string) gate.Finding {
+	return gate.Finding{Policy: policy, Severity: gate.SeverityError, Object: in.Object.String(), Message: message, Remedy: remedy}
+}
+
+func only(f gate.Finding) gate.Findings { return gate.Findings{Undecided: []gate.Finding{f}} }

@@ -1,0 +1,235 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"sort"
+	"strings"
+	"sync/atomic"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/storage/inmem"
+
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+)
+
+// compiled is one policy source, ready to be evaluated by many goroutines at once.
+type compiled struct {
+	rules []rule
+	// stuck counts evaluations that were left behind because they did not stop.
+	stuck atomic.Int32
+}
+
+// rule is one set of findings that a source defines, such as data.main.deny.
+type rule struct {
+	// policy is its name in findings.
+	policy string
+	// ref is its name in Rego.
+	ref   string
+	warns bool
+	notes annotations
+	query rego.PreparedEvalQuery
+}
+
+// ruleNames are those that conftest evaluates, so that its policies are not passed over.
+var ruleNames = regexp.MustCompile(`^(deny|violation|warn)(_[A-Za-z0-9_]+)?$`)
+
+// Compile says why a set of modules cannot be used: too large, not Rego v1, a function
+// that policies may not call, a deny that is not a set, or no rule at all. The message
+// has file and line. Admission of a Gate calls it.
+func Compile(set gate.PolicySet) error {
+	_, err := compileSet(set)
+	return err
+}
+
+func compileSet(set gate.PolicySet) (_ *compiled, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the Rego compiler failed: %v", r)
+		}
+	}()
+	modules, err := parse(set)
+	if err != nil {
+		return nil, err
+	}
+	compiler := ast.NewCompiler().WithCapabilities(capabilities()).WithDefaultRegoVersion(ast.RegoV1)
+	if compiler.Compile(modules); compiler.Failed() {
+		return nil, explain(compiler.Errors)
+	}
+	found, err := findRules(set.Name, compiler)
+	if err != nil {
+		return nil, err
+	}
+	meterCalls(compiler)
+	return prepare(compiler, found)
+}
+
+func parse(set gate.PolicySet) (map[string]*ast.Module, error) {
+	if err := checkSize(set); err != nil {
+		return nil, err
+	}
+	options := ast.ParserOptions{ProcessAnnotation: true, RegoVersion: ast.RegoV1, Capabilities: capabilities()}
+	modules := make(map[string]*ast.Module, len(set.Modules))
+	for _, name := range sortedKeys(set.Modules) {
+		text := set.Modules[name]
+		if line := tooDeep(text); line > 0 {
+			return nil, fmt.Errorf("%s:%d: brackets nest more than %d deep (limits.PolicyNesting)", name, line, limits.PolicyNesting)
+		}
+		module, err := ast.ParseModuleWithOpts(name, text, options)
+		if err != nil {
+			return nil, explain(err)
+		}
+		if module == nil {
+			return nil, fmt.Errorf("%s:1: the module is empty: start it with a package and write a rule", name)
+		}
+		modules[name] = module
+	}
+	return modules, nil
+}
+
+func checkSize(set gate.PolicySet) error {
+	size := 0
+	for name, text := range set.Modules {
+		size += len(name) + len(text)
+	}
+	switch {
+	case len(set.Modules) == 0:
+		return errors.New("the source holds no Rego module: give it at least one file that ends in .rego")
+	case size > limits.PolicyBytes:
+		return fmt.Errorf("the modules are %d bytes, more than %d (limits.PolicyBytes): split them into several sources",
+			size, limits.PolicyBytes)
+	}
+	return nil
+}
+
+// tooDeep returns the line at which brackets nest deeper than limits.PolicyNesting, 0 if
+// they never do. It counts brackets inside strings and comments too: good enough for a
+// bound that no policy written by hand comes near.
+func tooDeep(text string) int {
+	depth, line := 0, 1
+	for i := range len(text) {
+		switch text[i] {
+		case '\n':
+			line++
+		case '(', '[', '{':
+			if depth++; depth > limits.PolicyNesting {
+				return line
+			}
+		case ')', ']', '}':
+			depth = max(depth-1, 0)
+		}
+	}
+	return 0
+}
+
+// findRules finds every rule of every package that gives findings, in stable order.
+func findRules(set string, compiler *ast.Compiler) ([]rule, error) {
+	byRef := map[string]*rule{}
+	for _, name := range sortedKeys(compiler.Modules) {
+		module := compiler.Modules[name]
+		for _, r := range module.Rules {
+			word := string(r.Head.Ref()[0].Value.(ast.Var))
+			if !ruleNames.MatchString(word) || len(r.Head.Args) > 0 {
+				continue
+			}
+			if len(r.Head.Ref()) > 1 || r.Head.RuleKind() != ast.MultiValue {
+				return nil, fmt.Errorf("%s: %s is not a set of findings: write it as %q", at(r.Location), word, word+" contains msg if { … }")
+			}
+			ref := module.Package.Path.String() + "." + word
+			notes, err := readAnnotations(compiler.GetAnnotationSet(), r)
+			if err != nil {
+				return nil, err
+			}
+			if known, ok := byRef[ref]; ok {
+				known.notes = known.notes.merge(notes)
+				continue
+			}
+			byRef[ref] = &rule{
+				policy: policyName(set, module.Package.Path), ref: ref,
+				warns: strings.HasPrefix(word, "warn"), notes: notes,
+			}
+		}
+	}
+	if len(byRef) == 0 {
+		return nil, fmt.Errorf("no module of %s defines deny, violation or warn, so that it would allow everything: write a rule such as %q",
+			strings.Join(sortedKeys(compiler.Modules), ", "), "deny contains msg if { … }")
+	}
+	found := make([]rule, 0, len(byRef))
+	for _, ref := range sortedKeys(byRef) {
+		found = append(found, *byRef[ref])
+	}
+	return found, nil
+}
+
+// policyName is group/rule for the library, and set/package for everyone else.
+func policyName(set string, pkg ast.Ref) string {
+	words := make([]string, 0, len(pkg))
+	for _, term := range pkg[1:] {
+		if word, ok := term.Value.(ast.String); ok {
+			words = append(words, string(word))
+		}
+	}
+	if _, builtin := Builtin(set); builtin && len(words) == 3 && words[0] == "sluice" && words[1] == set {
+		return set + "/" + strings.ReplaceAll(words[2], "_", "-")
+	}
+	return set + "/" + strings.Join(words, ".")
+}
+
+func prepare(compiler *ast.Compiler, found []rule) (*compiled, error) {
+	store := inmem.New()
+	for i := range found {
+		body, err := ast.ParseBodyWithOpts(found[i].ref, ast.ParserOptions{RegoVersion: ast.RegoV1})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", found[i].ref, err)
+		}
+		options := append(meteredFunctions(),
+			rego.ParsedQuery(body), rego.Compiler(compiler), rego.Store(store), rego.StrictBuiltinErrors(true))
+		if found[i].query, err = rego.New(options...).PrepareForEval(context.Background()); err != nil {
+			return nil, fmt.Errorf("%s: %w", found[i].ref, explain(err))
+		}
+	}
+	return &compiled{rules: found}, nil
+}
+
+// explain turns OPA's errors into one line: file:line, and what is wrong. More than a
+// few errors follow from the first ones.
+func explain(err error) error {
+	var all ast.Errors
+	if !errors.As(err, &all) || len(all) == 0 {
+		return err
+	}
+	const shown = 3
+	var lines []string
+	for _, e := range all[:min(shown, len(all))] {
+		message := e.Message
+		if name, ok := strings.CutPrefix(message, "undefined function "); ok && ast.BuiltinMap[name] != nil {
+			message = fmt.Sprintf("function %s is not available to policies: a decision may depend on its input alone, "+
+				"and not on network, clock, randomness or environment", name)
+		}
+		lines = append(lines, at(e.Location)+": "+message)
+	}
+	if more := len(all) - shown; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more errors", more))
+	}
+	return errors.New(strings.Join(lines, "; "))
+}
+
+func at(location *ast.Location) string {
+	if location == nil {
+		return "policy"
+	}
+	return fmt.Sprintf("%s:%d", location.File, location.Row)
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	sort.Strings(keys)
+	return keys
+}

@@ -1,0 +1,81 @@
+package policy
+
+import (
+	"fmt"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+)
+
+// policyInput is what policies see as input, see docs/policy-input.md. It is made once
+// for all policies of a decision: converting the objects costs more than a policy does.
+func policyInput(in *gate.Input) (ast.Value, error) {
+	workload, err := objectValue(in.Workload)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", in.Object, err)
+	}
+	children := make([]*ast.Term, 0, len(in.Children))
+	for i, child := range in.Children {
+		value, err := objectValue(child)
+		if err != nil {
+			return nil, fmt.Errorf("children[%d] of %s: %w", i, in.Object, err)
+		}
+		children = append(children, ast.NewTerm(value))
+	}
+	parameters, err := objectValue(in.Gate.Parameters)
+	if err != nil {
+		return nil, fmt.Errorf("parameters of Gate %s: %w", in.Gate.Name, err)
+	}
+	judged := ast.NewTerm(workload)
+	return ast.NewObject(
+		field("environment", ast.String(in.Gate.Environment)),
+		field("namespace", namespaceValue(in.Namespace)),
+		[2]*ast.Term{ast.StringTerm("workload"), judged},
+		[2]*ast.Term{ast.StringTerm("object"), judged},
+		field("children", ast.NewArray(children...)),
+		field("images", imageValues(in.Images)),
+		field("parameters", parameters),
+	), nil
+}
+
+// objectValue reads a missing map as an empty object: a policy that looks into it then
+// finds nothing, as it would in an object without that field.
+func objectValue(object map[string]any) (ast.Value, error) {
+	if object == nil {
+		return ast.NewObject(), nil
+	}
+	return ast.InterfaceToValue(object)
+}
+
+func namespaceValue(n gate.Namespace) ast.Value {
+	labels := make([][2]*ast.Term, 0, len(n.Labels))
+	for key, value := range n.Labels {
+		labels = append(labels, field(key, ast.String(value)))
+	}
+	return ast.NewObject(field("name", ast.String(n.Name)), field("labels", ast.NewObject(labels...)))
+}
+
+func imageValues(images []gate.Image) ast.Value {
+	values := make([]*ast.Term, 0, len(images))
+	for _, image := range images {
+		locations := make([]*ast.Term, 0, len(image.Locations))
+		for _, l := range image.Locations {
+			locations = append(locations, ast.ObjectTerm(
+				field("object", ast.String(l.Object)), field("path", ast.String(l.Path))))
+		}
+		values = append(values, ast.ObjectTerm(
+			field("image", ast.String(image.Ref)),
+			field("repository", ast.String(image.Repository)),
+			field("tag", ast.String(image.Tag)),
+			field("digest", ast.String(image.Digest)),
+			field("pinned", ast.Boolean(image.Pinned)),
+			field("locations", ast.NewArray(locations...)),
+		))
+	}
+	return ast.NewArray(values...)
+}
+
+func field(name string, value ast.Value) [2]*ast.Term {
+	return [2]*ast.Term{ast.StringTerm(name), ast.NewTerm(value)}
+}

@@ -1,0 +1,27 @@
+# METADATA
+# title: Capabilities are dropped
+# description: The default capabilities of a container runtime are more than an application needs.
+# custom:
+#   severity: high
+#   remedy: Set securityContext.capabilities.drop to [ALL] and add at most NET_BIND_SERVICE.
+package sluice.restricted.capabilities
+
+import data.sluice.lib.pods
+
+_may_add := {"NET_BIND_SERVICE"}
+
+deny contains violation if {
+	some container in pods.all_containers
+	not "ALL" in object.get(container.spec, ["securityContext", "capabilities", "drop"], [])
+	violation := pods.violation(container, "securityContext.capabilities.drop", "does not drop ALL capabilities")
+}
+
+deny contains violation if {
+	some container in pods.all_containers
+	some capability in object.get(container.spec, ["securityContext", "capabilities", "add"], [])
+	not capability in _may_add
+	violation := pods.violation(
+		container, "securityContext.capabilities.add",
+		sprintf("adds capability %v", [capability]),
+	)
+}

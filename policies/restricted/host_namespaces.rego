@@ -1,0 +1,20 @@
+# METADATA
+# title: Host namespaces are not shared
+# description: A pod in the host's network, process or IPC namespace sees and reaches what belongs to the node and other pods.
+# custom:
+#   severity: critical
+#   remedy: Remove hostNetwork, hostPID and hostIPC from the pod.
+package sluice.restricted.host_namespaces
+
+import data.sluice.lib.pods
+
+deny contains violation if {
+	some pod in pods.all_pods
+	some field in ["hostIPC", "hostNetwork", "hostPID"]
+	object.get(pod.spec, field, false) == true
+	violation := {
+		"msg": sprintf("the pod shares the node's namespace by %s", [field]),
+		"object": pod.object,
+		"path": sprintf("%s.%s", [pod.path, field]),
+	}
+}

@@ -1,0 +1,20 @@
+# METADATA
+# title: Host ports are not used
+# description: A host port binds the pod to a free node and bypasses Services and network policies.
+# custom:
+#   severity: high
+#   remedy: Remove hostPort and publish the port by a Service.
+package sluice.restricted.host_ports
+
+import data.sluice.lib.pods
+
+deny contains violation if {
+	some container in pods.all_containers
+	some i, port in object.get(container.spec, "ports", [])
+	number := object.get(port, "hostPort", 0)
+	number != 0
+	violation := pods.violation(
+		container, sprintf("ports[%v].hostPort", [i]),
+		sprintf("uses port %v of the node", [number]),
+	)
+}

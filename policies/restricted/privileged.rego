@@ -1,0 +1,21 @@
+# METADATA
+# title: Containers are not privileged
+# description: A privileged container, or a Windows host process, is root on its node.
+# custom:
+#   severity: critical
+#   remedy: Remove privileged and hostProcess from the securityContext; ask for the one capability or device that is needed.
+package sluice.restricted.privileged
+
+import data.sluice.lib.pods
+
+deny contains violation if {
+	some container in pods.all_containers
+	object.get(container.spec, ["securityContext", "privileged"], false) == true
+	violation := pods.violation(container, "securityContext.privileged", "is privileged")
+}
+
+deny contains violation if {
+	some container in pods.all_containers
+	pods.effective(container, ["windowsOptions", "hostProcess"]) == true
+	violation := pods.violation(container, "securityContext.windowsOptions.hostProcess", "is a host process")
+}

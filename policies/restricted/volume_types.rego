@@ -1,0 +1,27 @@
+# METADATA
+# title: Volumes do not reach the node
+# description: A hostPath volume gives the pod files of the node; volume types outside the restricted list bypass storage classes and their rights.
+# custom:
+#   severity: critical
+#   remedy: Use a persistentVolumeClaim, emptyDir, configMap, secret, projected, downwardAPI, csi, ephemeral or image volume.
+package sluice.restricted.volume_types
+
+import data.sluice.lib.pods
+
+_allowed := {
+	"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral",
+	"image", "persistentVolumeClaim", "projected", "secret",
+}
+
+deny contains violation if {
+	some pod in pods.all_pods
+	some i, volume in object.get(pod.spec, "volumes", [])
+	some type in object.keys(volume)
+	type != "name"
+	not type in _allowed
+	violation := {
+		"msg": sprintf("volume %q is of type %v", [object.get(volume, "name", ""), type]),
+		"object": pod.object,
+		"path": sprintf("%s.volumes[%v].%v", [pod.path, i, type]),
+	}
+}

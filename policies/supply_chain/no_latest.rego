@@ -1,0 +1,22 @@
+# METADATA
+# title: Images do not float
+# description: The tag latest, or no tag at all, means another image tomorrow; nobody can say what ran or roll back to it.
+# custom:
+#   severity: high
+#   remedy: Name a version tag or, better, a digest.
+package sluice.supply_chain.no_latest
+
+_floating := {"", "latest"}
+
+deny contains violation if {
+	some image in input.images
+	image.repository != ""
+	not image.pinned
+	image.tag in _floating
+	some location in image.locations
+	violation := {
+		"msg": sprintf("image %s has no version", [image.image]),
+		"object": location.object,
+		"path": location.path,
+	}
+}
