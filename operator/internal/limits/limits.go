@@ -18,6 +18,17 @@ const (
 	// ReferrersPerImage is how many entries of a referrers index are looked at; each is
 	// 300 bytes in the index and costs nothing more unless it is a signature.
 	ReferrersPerImage = 4096
+	// ReferrerPages is how many pages a referrers list may come in: registries page by
+	// 100 entries or more, so that this covers ReferrersPerImage.
+	ReferrerPages = 64
+	// RegistryRedirects is how often one request may be sent on; a blob that is kept in
+	// cloud storage needs one or two.
+	RegistryRedirects = 5
+	// RegistryParallel is how many requests for one image run at a time.
+	RegistryParallel = 8
+	// RegistrySessions is how many logins, each for one repository with one set of
+	// credentials, are kept.
+	RegistrySessions = 1024
 )
 
 // Bounds on what users hand in.

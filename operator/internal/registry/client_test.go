@@ -1,0 +1,453 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
+)
+
+// shop is a registry with one image and a key.
+type shop struct {
+	*testkit.Registry
+	repository, digest string
+	key                *testkit.Key
+}
+
+var theKey = sync.OnceValues(testkit.NewKey)
+
+func newShop(t testing.TB, options testkit.RegistryOptions) *shop {
+	t.Helper()
+	r := testkit.NewRegistry(options)
+	t.Cleanup(r.Close)
+	s := &shop{Registry: r, repository: r.Host() + "/shop/web"}
+	var err error
+	if s.digest, err = testkit.PushImage(s.repository+":1", "web"); err != nil {
+		t.Fatal(err)
+	}
+	if s.key, err = theKey(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *shop) ref(t testing.TB, suffix string) images.Reference {
+	t.Helper()
+	ref, err := images.Parse(s.repository + suffix)
+	ok(t, err)
+	return ref
+}
+
+func formats(found []gate.Signature) []gate.SignatureFormat {
+	var out []gate.SignatureFormat
+	for _, f := range found {
+		out = append(out, f.Format)
+	}
+	return out
+}
+
+func TestClient_ReadsBothFormsWithFewRequests(t *testing.T) {
+	tagOnly, bundleOnly := []gate.SignatureFormat{gate.FormatCosignTag}, []gate.SignatureFormat{gate.FormatBundle}
+	withAPI, without := testkit.RegistryOptions{Referrers: true}, testkit.RegistryOptions{}
+	signTag := func(s *shop) error { return s.key.SignTag(s.repository, s.digest) }
+	signBundle := func(s *shop) error { return s.key.SignBundle(s.repository, s.digest) }
+	for title, tc := range map[string]struct {
+		options testkit.RegistryOptions
+		sign    []func(*shop) error
+		want    []gate.SignatureFormat
+		// cold is how many requests the first look at a digest takes.
+		cold int
+	}{
+		"no signature":                         {withAPI, nil, nil, 2},
+		"no signature, no referrers API":       {without, nil, nil, 3},
+		"a .sig tag":                           {withAPI, []func(*shop) error{signTag}, tagOnly, 3},
+		"a .sig tag, no referrers API":         {without, []func(*shop) error{signTag}, tagOnly, 4},
+		"a bundle":                             {withAPI, []func(*shop) error{signBundle}, bundleOnly, 4},
+		"a bundle under the fallback tag":      {without, []func(*shop) error{signBundle}, bundleOnly, 5},
+		"a bundle listed by the config's type": {testkit.RegistryOptions{Referrers: true, EmptyArtifactTypes: true}, []func(*shop) error{signBundle}, bundleOnly, 4},
+		"both forms":                           {withAPI, []func(*shop) error{signTag, signBundle}, []gate.SignatureFormat{gate.FormatCosignTag, gate.FormatBundle}, 5},
+		"an attestation, which is not a signature": {withAPI, []func(*shop) error{func(s *shop) error {
+			return s.key.AttestBundle(s.repository, s.digest, "https://slsa.dev/provenance/v1", nil)
+		}}, nil, 2},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newShop(t, tc.options)
+			for _, sign := range tc.sign {
+				ok(t, sign(s))
+			}
+			s.ResetCounts()
+			c := New(Options{})
+			found, err := c.Signatures(t.Context(), s.repository, s.digest, nil)
+			ok(t, err)
+			if diff := cmp.Diff(tc.want, formats(found)); diff != "" {
+				t.Error(diff)
+			}
+			if s.Requests() != tc.cold {
+				t.Errorf("%d requests by digest, want %d: %v", s.Requests(), tc.cold, s.Counts())
+			}
+			if digest, err := c.Resolve(t.Context(), s.ref(t, ":1"), nil); err != nil || digest != s.digest {
+				t.Errorf("resolved to %s, %v", digest, err)
+			}
+			if s.Requests() != tc.cold+1 {
+				t.Errorf("resolving the tag took %d requests", s.Requests()-tc.cold)
+			}
+		})
+	}
+}
+
+func TestClient_ResolvesAPinnedReferenceWithoutARequest(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{})
+	s.ResetCounts()
+	digest, err := New(Options{}).Resolve(t.Context(), s.ref(t, ":other@"+s.digest), nil)
+	if err != nil || digest != s.digest || s.Requests() != 0 {
+		t.Errorf("got %s, %v after %d requests", digest, err, s.Requests())
+	}
+}
+
+func TestClient_ReadsTheManifestWhereHEADDoesNotTell(t *testing.T) {
+	isHead := func(r *http.Request) bool { return r.Method == http.MethodHead }
+	for title, answer := range map[string]http.Handler{
+		"HEAD is not allowed":     testkit.Status(http.StatusMethodNotAllowed),
+		"HEAD gives no digest":    testkit.Status(http.StatusOK),
+		"HEAD gives a bad digest": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Docker-Content-Digest", "md5:1") }),
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newShop(t, testkit.RegistryOptions{})
+			s.Override(isHead, answer)
+			digest, err := New(Options{}).Resolve(t.Context(), s.ref(t, ":1"), nil)
+			if err != nil || digest != s.digest {
+				t.Errorf("got %s, %v", digest, err)
+			}
+		})
+	}
+}
+
+func TestClient_SaysThatATagIsNotThere(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{})
+	_, err := New(Options{}).Resolve(t.Context(), s.ref(t, ":2"), nil)
+	var known *Error
+	if !errors.As(err, &known) || !known.NotFound() {
+		t.Fatalf("got %v", err)
+	}
+	want := fmt.Sprintf("registry %s: cannot look up tag 2 in %s: it answered 404 Not Found: check the name, and push the image first", s.Host(), s.repository)
+	if err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
+}
+
+func truncated(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", string(types.OCIImageIndex))
+	w.Header().Set("Content-Length", "1000")
+	_, _ = w.Write([]byte(`{"schemaVersion":2,"manifests":[`))
+}
+
+func body(text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) })
+}
+
+// Whatever goes wrong in either place, the answer must not be "no signatures".
+func TestClient_NeverTakesAFailureForAbsence(t *testing.T) {
+	places := map[string]string{
+		"the .sig tag": ".sig", "its payload or a bundle": "/blobs/", "the referrers": "/referrers/", "the referrer's manifest": "/manifests/sha256:",
+	}
+	failures := map[string]struct {
+		answer http.Handler
+		status int
+	}{
+		"401":                  {testkit.Status(401), 401},
+		"403":                  {testkit.Status(403), 403},
+		"429":                  {testkit.Status(429), 429},
+		"500":                  {testkit.Status(500), 500},
+		"503":                  {testkit.Status(503), 503},
+		"a teapot":             {testkit.Status(418), 418},
+		"no answer":            {testkit.Hang(), 0},
+		"a body cut off":       {http.HandlerFunc(truncated), 0},
+		"a web page":           {body("<html>Sign in</html>"), 0},
+		"an empty body":        {body(""), 0},
+		"an empty JSON object": {body("{}"), 0},
+		"a redirect to nowhere": {http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "http://[::1]:1/x")
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		}), 0},
+	}
+	s := newShop(t, testkit.RegistryOptions{Referrers: true})
+	ok(t, s.key.SignTag(s.repository, s.digest))
+	ok(t, s.key.SignBundle(s.repository, s.digest))
+	for where, part := range places {
+		for what, failure := range failures {
+			t.Run(what+" from "+where, func(t *testing.T) {
+				s.Restore()
+				s.Override(testkit.PathContains(part), failure.answer)
+				c := New(Options{})
+				c.deadline = 300 * time.Millisecond
+				found, err := c.Signatures(t.Context(), s.repository, s.digest, nil)
+				var known *Error
+				if found != nil || !errors.As(err, &known) || known.Status != failure.status {
+					t.Fatalf("got %d signatures, %v", len(found), err)
+				}
+				s.Restore()
+				if found, err := c.Signatures(t.Context(), s.repository, s.digest, nil); err != nil || len(found) != 2 {
+					t.Errorf("the failure was kept: %d signatures, %v", len(found), err)
+				}
+			})
+		}
+	}
+}
+
+func TestClient_FailsWhereTheFallbackTagFails(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{})
+	isFallback := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, testkit.FallbackTag(s.digest)) }
+	for title, answer := range map[string]http.Handler{"500": testkit.Status(500), "a web page": body("<html>"), "an image": body(`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json"}`)} {
+		s.Restore()
+		s.Override(isFallback, answer)
+		if found, err := New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil); err == nil {
+			t.Errorf("%s: %d signatures and no error", title, len(found))
+		}
+	}
+}
+
+func TestClient_DoesNotWaitForADeadRegistry(t *testing.T) {
+	r := testkit.NewRegistry(testkit.RegistryOptions{})
+	host := r.Host()
+	r.Close()
+	ref, err := images.Parse(host + "/shop/web:1")
+	ok(t, err)
+	_, err = New(Options{}).Resolve(t.Context(), ref, nil)
+	want := fmt.Sprintf("registry %s: cannot log in in %s/shop/web: the connection failed: connection refused: check that the registry is up and reachable, and try again", host, host)
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func putIndex(t testing.TB, ref string, entries []v1.Descriptor) {
+	t.Helper()
+	target, err := name.ParseReference(ref)
+	ok(t, err)
+	ok(t, remote.Put(target, rawIndex{v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: entries}}))
+}
+
+type rawIndex struct{ v1.IndexManifest }
+
+func (r rawIndex) RawManifest() ([]byte, error)        { return json.Marshal(r.IndexManifest) }
+func (r rawIndex) MediaType() (types.MediaType, error) { return types.OCIImageIndex, nil }
+
+func junk(n int, artifactType string) []v1.Descriptor {
+	out := make([]v1.Descriptor, n)
+	for i := range out {
+		hash, _ := v1.NewHash(testkit.DigestOf(fmt.Sprint("junk", i)))
+		out[i] = v1.Descriptor{MediaType: "application/x-junk", Digest: hash, Size: 10, ArtifactType: artifactType}
+	}
+	return out
+}
+
+func TestClient_StaysWithinItsLimits(t *testing.T) {
+	sign := func(s *shop) { ok(t, s.key.SignBundle(s.repository, s.digest)) }
+	addJunk := func(n int, artifactType string) func(*shop) {
+		return func(s *shop) {
+			tag := s.repository + ":" + testkit.FallbackTag(s.digest)
+			target, err := name.ParseReference(tag)
+			ok(t, err)
+			index, err := remote.Index(target)
+			ok(t, err)
+			manifest, err := index.IndexManifest()
+			ok(t, err)
+			putIndex(t, tag, append(junk(n, artifactType), manifest.Manifests...))
+		}
+	}
+	for title, tc := range map[string]struct {
+		prepare   []func(*shop)
+		wantLimit string
+		found     int
+		requests  int
+	}{
+		"10,000 referrers of another type":            {[]func(*shop){sign, addJunk(10000, "application/x-sbom")}, "limits.ReferrersPerImage", 0, 3},
+		"4,000 referrers of another type before ours": {[]func(*shop){sign, addJunk(4000, "application/x-sbom")}, "", 1, 5},
+		"65 things that say they are bundles":         {[]func(*shop){sign, addJunk(limits.SignaturesPerImage, "application/vnd.dev.sigstore.bundle.v0.3+json")}, "limits.SignaturesPerImage", 0, 3},
+		"65 things that might be bundles":             {[]func(*shop){sign, addJunk(limits.SignaturesPerImage, emptyType)}, "limits.SignaturesPerImage", 0, 3},
+		"an index larger than a manifest may be":      {[]func(*shop){sign, addJunk(4000, strings.Repeat("x", 1200))}, "limits.ManifestBytes", 0, 3},
+		"65 signatures under the tag":                 {[]func(*shop){func(s *shop) { s.pushLayers(t, limits.SignaturesPerImage+1, 10) }}, "limits.SignaturesPerImage", 0, 3},
+		"a payload too large to be one":               {[]func(*shop){func(s *shop) { s.pushLayers(t, 1, limits.SignatureBlobBytes+1) }}, "limits.SignatureBlobBytes", 0, 3},
+		"a bundle too large to be one": {[]func(*shop){func(s *shop) {
+			ok(t, testkit.StoreBundle(s.repository, s.digest, make([]byte, limits.SignatureBlobBytes+1), testkit.PredicateSign))
+		}}, "limits.SignatureBlobBytes", 0, 4},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newShop(t, testkit.RegistryOptions{})
+			for _, prepare := range tc.prepare {
+				prepare(s)
+			}
+			s.ResetCounts()
+			found, err := New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil)
+			if tc.wantLimit == "" && (err != nil || len(found) != tc.found) {
+				t.Errorf("got %d, %v", len(found), err)
+			}
+			if tc.wantLimit != "" && (err == nil || !strings.Contains(err.Error(), "("+tc.wantLimit+")")) {
+				t.Errorf("got %v, want the name %s", err, tc.wantLimit)
+			}
+			if s.Requests() != tc.requests {
+				t.Errorf("%d requests, want %d: %v", s.Requests(), tc.requests, s.Counts())
+			}
+		})
+	}
+}
+
+// pushLayers writes n signature layers of a size under the .sig tag.
+func (s *shop) pushLayers(t testing.TB, n, size int) {
+	t.Helper()
+	img := mutate.MediaType(v1.Image(empty.Image), types.OCIManifestSchema1)
+	for i := range n {
+		content := slices.Concat([]byte(fmt.Sprint(i, " ")), make([]byte, size))
+		var err error
+		img, err = mutate.Append(img, mutate.Addendum{
+			Layer:       static.NewLayer(content, "application/vnd.dev.cosign.simplesigning.v1+json"),
+			Annotations: map[string]string{signatureAnnotation: "c2ln"},
+		})
+		ok(t, err)
+	}
+	_, err := testkit.Push(s.repository+":"+testkit.SignatureTag(s.digest), img)
+	ok(t, err)
+}
+
+// The manifest gives a small size and the registry sends without end.
+func TestClient_BelievesNoSizeThatItIsTold(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{Referrers: true})
+	ok(t, s.key.SignTag(s.repository, s.digest))
+	var sent int
+	s.Override(testkit.PathContains("/blobs/"), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		chunk := make([]byte, 1<<20)
+		for range 64 {
+			n, err := w.Write(chunk)
+			sent += n
+			if err != nil {
+				return
+			}
+		}
+	}))
+	_, err := New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil)
+	if err == nil || !strings.Contains(err.Error(), "limits.SignatureBlobBytes") {
+		t.Errorf("got %v", err)
+	}
+	s.Server.CloseClientConnections()
+	s.Close()
+	if sent > 32<<20 {
+		t.Errorf("%d bytes were taken", sent)
+	}
+}
+
+func TestClient_HoldsContentToItsDigest(t *testing.T) {
+	for title, part := range map[string]string{"a payload": "/blobs/", "a manifest": "/manifests/sha256:"} {
+		t.Run(title, func(t *testing.T) {
+			s := newShop(t, testkit.RegistryOptions{Referrers: true})
+			ok(t, s.key.SignBundle(s.repository, s.digest))
+			s.Override(testkit.PathContains(part), body(`{"schemaVersion":2,"layers":[]}`))
+			_, err := New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil)
+			var broken *contentError
+			if !errors.As(err, &broken) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestClient_FollowsThePagesOfReferrers(t *testing.T) {
+	page := func(w http.ResponseWriter, link string, entries []v1.Descriptor) {
+		if link != "" {
+			w.Header().Set("Link", "<"+link+`>; rel="next"`)
+		}
+		_ = json.NewEncoder(w).Encode(v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: entries})
+	}
+	t.Run("to the last", func(t *testing.T) {
+		s := newShop(t, testkit.RegistryOptions{Referrers: true})
+		s.Override(testkit.PathContains("/referrers/"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("n") == "2" {
+				page(w, "", nil)
+				return
+			}
+			page(w, "http://evil.example.com/v2/x/referrers/y?n=2", junk(1, "x"))
+		}))
+		s.ResetCounts()
+		if _, err := New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil); err != nil || s.Counts()["GET referrers"] != 2 {
+			t.Errorf("got %v after %v", err, s.Counts())
+		}
+	})
+	t.Run("but not round and round", func(t *testing.T) {
+		s := newShop(t, testkit.RegistryOptions{Referrers: true})
+		s.Override(testkit.PathContains("/referrers/"), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { page(w, "?n=1", nil) }))
+		s.ResetCounts()
+		_, err := New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil)
+		if err == nil || !strings.Contains(err.Error(), "limits.ReferrerPages") || s.Counts()["GET referrers"] != limits.ReferrerPages {
+			t.Errorf("got %v after %v", err, s.Counts())
+		}
+	})
+	t.Run("and a page that is gone is no end", func(t *testing.T) {
+		s := newShop(t, testkit.RegistryOptions{Referrers: true})
+		s.Override(testkit.PathContains("/referrers/"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.RawQuery != "" {
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			page(w, "?n=1", nil)
+		}))
+		if _, err := New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil); err == nil {
+			t.Error("no error")
+		}
+	})
+}
+
+func TestClient_CountsRequestsByOperationAndCode(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{})
+	ok(t, s.key.SignTag(s.repository, s.digest))
+	c := New(Options{})
+	_, err := c.Signatures(t.Context(), s.repository, s.digest, nil)
+	ok(t, err)
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(c.Collectors()...)
+	families, err := metrics.Gather()
+	ok(t, err)
+	got := map[string]float64{}
+	for _, m := range families[0].GetMetric() {
+		got[m.GetLabel()[1].GetValue()+" "+m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+	}
+	want := map[string]float64{"blob 200": 1, "login 200": 1, "manifest 200": 1, "referrers 404": 2}
+	if diff := cmp.Diff(want, got); diff != "" || families[0].GetName() != "sluice_registry_requests_total" {
+		t.Error(families[0].GetName(), diff)
+	}
+}
+
+func TestClient_ReportsTheCallersEndOfTime(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := New(Options{}).Signatures(ctx, s.repository, s.digest, nil)
+	var known *Error
+	if !errors.As(err, &known) || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,154 @@
+package registry
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+)
+
+// Error says what a registry did not give, and why. That something is absent is no
+// Error, but for the image itself.
+type Error struct {
+	// Op is what was tried, such as "look up tag 1.2".
+	Op string
+	// Host is the registry.
+	Host string
+	// Repository is the full name, registry/repository.
+	Repository string
+	// Status of the registry's answer; 0 when there was none.
+	Status int
+	// Err is the cause where it was not the status.
+	Err error
+}
+
+// Error is one line without anything that differs from try to try, so that two gates
+// which meet the same failure say the same.
+func (e *Error) Error() string {
+	return fmt.Sprintf("registry %s: cannot %s in %s: %s: %s", e.Host, e.Op, e.Repository, e.reason(), e.Remedy())
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// NotFound says that the registry has no such image.
+func (e *Error) NotFound() bool { return e.Status == http.StatusNotFound }
+
+func (e *Error) reason() string {
+	if e.Status != 0 {
+		return fmt.Sprintf("it answered %d %s", e.Status, http.StatusText(e.Status))
+	}
+	return plain(e.Err)
+}
+
+// Remedy says what to do about it.
+func (e *Error) Remedy() string {
+	var over *limitError
+	var refused *refusedError
+	var broken *contentError
+	switch {
+	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden:
+		return "check the image pull secret for this registry and that it may read this repository"
+	case e.Status == http.StatusNotFound:
+		return "check the name, and push the image first"
+	case e.Status == http.StatusTooManyRequests:
+		return "wait and try again, or log in for a higher rate limit"
+	case errors.As(e.Err, &over):
+		return "remove what is not needed from the repository"
+	case errors.As(e.Err, &refused):
+		return refused.remedy
+	case errors.As(e.Err, &broken):
+		return "push it again, and look for a proxy that changes content"
+	}
+	return "check that the registry is up and reachable, and try again"
+}
+
+// limitError is a bound that was exceeded.
+type limitError struct {
+	name string
+	text string
+}
+
+func (e *limitError) Error() string { return fmt.Sprintf("%s (%s)", e.text, e.name) }
+
+// refusedError is a connection that Sluice does not make.
+type refusedError struct{ text, remedy string }
+
+func (e *refusedError) Error() string { return e.text }
+
+// contentError is an answer that is not what it should be.
+type contentError struct{ text string }
+
+func (e *contentError) Error() string { return e.text }
+
+// plain takes addresses, ports and URLs with tokens out of a network error's text.
+func plain(err error) string {
+	var certificate *tls.CertificateVerificationError
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("no answer within %s (limits.RegistryCall)", limits.RegistryCall)
+	case errors.Is(err, context.Canceled):
+		return "the call was given up"
+	case errors.As(err, &dns):
+		return "its name does not resolve"
+	case errors.As(err, &certificate):
+		return "its certificate is not trusted"
+	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
+		return "the answer was cut off"
+	}
+	if own := ownError(err); own != nil {
+		return own.Error()
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return "the connection failed: " + root(op.Err).Error()
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		return root(u.Err).Error()
+	}
+	return "the login failed"
+}
+
+// ownError finds an error of this package under those that net/http put around it.
+func ownError(err error) error {
+	var refused *refusedError
+	var over *limitError
+	var broken *contentError
+	switch {
+	case errors.As(err, &refused):
+		return refused
+	case errors.As(err, &over):
+		return over
+	case errors.As(err, &broken):
+		return broken
+	}
+	return nil
+}
+
+func root(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}
+
+// statusOf finds the answer's status in an error of the login.
+func statusOf(err error) int {
+	var answer *transport.Error
+	if errors.As(err, &answer) {
+		return answer.StatusCode
+	}
+	return 0
+}

@@ -1,0 +1,263 @@
+package testkit
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/sigstore/cosign/v2/pkg/cosign"
+	"github.com/sigstore/cosign/v2/pkg/oci/mutate"
+	ociremote "github.com/sigstore/cosign/v2/pkg/oci/remote"
+	"github.com/sigstore/cosign/v2/pkg/oci/static"
+	cosigntypes "github.com/sigstore/cosign/v2/pkg/types"
+	protocommon "github.com/sigstore/protobuf-specs/gen/pb-go/common/v1"
+	"github.com/sigstore/sigstore-go/pkg/sign"
+	"github.com/sigstore/sigstore/pkg/cryptoutils"
+	"github.com/sigstore/sigstore/pkg/signature"
+	"github.com/sigstore/sigstore/pkg/signature/payload"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// PredicateSign is the predicate type of an image signature in a bundle.
+const PredicateSign = cosigntypes.CosignSignPredicateType
+
+// Key is a signing key pair.
+type Key struct {
+	// PublicPEM is the public key, PKIX.
+	PublicPEM string
+	// PrivatePEM is the private key as cosign stores it, encrypted with an empty
+	// password.
+	PrivatePEM string
+
+	signer  signature.SignerVerifier
+	details signature.AlgorithmDetails
+}
+
+// NewKey makes an ECDSA P-256 key pair, as `cosign generate-key-pair` does.
+func NewKey() (*Key, error) { return NewKeyOf(protocommon.PublicKeyDetails_PKIX_ECDSA_P256_SHA_256) }
+
+// NewKeyOf makes a key pair of another algorithm.
+func NewKeyOf(algorithm protocommon.PublicKeyDetails) (*Key, error) {
+	details, err := signature.GetAlgorithmDetails(algorithm)
+	if err != nil {
+		return nil, fmt.Errorf("making a key: %w", err)
+	}
+	noPassword := func(bool) ([]byte, error) { return nil, nil }
+	pair, err := cosign.GenerateKeyPairWithAlgorithm(&details, noPassword)
+	if err != nil {
+		return nil, fmt.Errorf("making a key: %w", err)
+	}
+	signer, err := cosign.LoadPrivateKey(pair.PrivateBytes, nil, &[]signature.LoadOption{})
+	if err != nil {
+		return nil, fmt.Errorf("loading the key just made: %w", err)
+	}
+	return &Key{PublicPEM: string(pair.PublicBytes), PrivatePEM: string(pair.PrivateBytes), signer: signer, details: details}, nil
+}
+
+// LoadKey reads a key pair's private half, as cosign stores it.
+func LoadKey(privatePEM, password string) (*Key, error) {
+	signer, err := cosign.LoadPrivateKey([]byte(privatePEM), []byte(password), &[]signature.LoadOption{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the private key: %w", err)
+	}
+	public, err := signer.PublicKey()
+	if err != nil {
+		return nil, fmt.Errorf("reading the private key: %w", err)
+	}
+	text, err := cryptoutils.MarshalPublicKeyToPEM(public)
+	if err != nil {
+		return nil, fmt.Errorf("reading the private key: %w", err)
+	}
+	details, err := signature.GetDefaultAlgorithmDetails(public)
+	if err != nil {
+		return nil, fmt.Errorf("reading the private key: %w", err)
+	}
+	return &Key{PublicPEM: string(text), PrivatePEM: privatePEM, signer: signer, details: details}, nil
+}
+
+// SimpleSigning returns the payload that cosign signs for an image, and the signature in
+// base64.
+func (k *Key) SimpleSigning(repository, digest string) (claim []byte, base64Signature string, err error) {
+	ref, err := name.NewDigest(repository + "@" + digest)
+	if err != nil {
+		return nil, "", fmt.Errorf("signing: %w", err)
+	}
+	claim, err = payload.Cosign{Image: ref}.MarshalJSON()
+	if err != nil {
+		return nil, "", fmt.Errorf("signing: %w", err)
+	}
+	raw, err := k.signer.SignMessage(bytes.NewReader(claim))
+	if err != nil {
+		return nil, "", fmt.Errorf("signing: %w", err)
+	}
+	return claim, base64.StdEncoding.EncodeToString(raw), nil
+}
+
+// SignTag signs as cosign v2 does: under the tag sha256-<hex>.sig. Signatures that are
+// there already stay.
+func (k *Key) SignTag(repository, digest string, options ...remote.Option) error {
+	claim, sig, err := k.SimpleSigning(repository, digest)
+	if err != nil {
+		return err
+	}
+	layer, err := static.NewSignature(claim, sig)
+	if err != nil {
+		return fmt.Errorf("signing %s: %w", digest, err)
+	}
+	ref, err := name.NewDigest(repository + "@" + digest)
+	if err != nil {
+		return fmt.Errorf("signing %s: %w", digest, err)
+	}
+	withOptions := ociremote.WithRemoteOptions(options...)
+	entity, err := ociremote.SignedEntity(ref, withOptions)
+	if err != nil {
+		return fmt.Errorf("signing %s: %w", digest, err)
+	}
+	entity, err = mutate.AttachSignatureToEntity(entity, layer)
+	if err != nil {
+		return fmt.Errorf("signing %s: %w", digest, err)
+	}
+	if err := ociremote.WriteSignatures(ref.Repository, entity, withOptions); err != nil {
+		return fmt.Errorf("writing the signature of %s: %w", digest, err)
+	}
+	return nil
+}
+
+// Bundle returns a sigstore bundle (v0.3, JSON) with a DSSE envelope over an in-toto
+// statement about digest. PredicateSign makes it an image signature, any other type an
+// attestation. The predicate is any value with JSON; nil stands for {}.
+func (k *Key) Bundle(digest, predicateType string, predicate any) ([]byte, error) {
+	if predicate == nil {
+		predicate = map[string]any{}
+	}
+	statement, err := json.Marshal(map[string]any{
+		"_type":         "https://in-toto.io/Statement/v1",
+		"subject":       []any{map[string]any{"digest": map[string]string{"sha256": strings.TrimPrefix(digest, "sha256:")}}},
+		"predicateType": predicateType,
+		"predicate":     predicate,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the statement: %w", err)
+	}
+	return k.bundle(&sign.DSSEData{Data: statement, PayloadType: "application/vnd.in-toto+json"})
+}
+
+// MessageBundle returns a sigstore bundle with a plain signature over data, as `cosign
+// sign-blob` makes it.
+func (k *Key) MessageBundle(data []byte) ([]byte, error) {
+	return k.bundle(&sign.PlainData{Data: data})
+}
+
+func (k *Key) bundle(content sign.Content) ([]byte, error) {
+	bundle, err := sign.Bundle(content, keypair{k}, sign.BundleOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("making the bundle: %w", err)
+	}
+	raw, err := protojson.Marshal(bundle)
+	if err != nil {
+		return nil, fmt.Errorf("writing the bundle: %w", err)
+	}
+	return raw, nil
+}
+
+// SignBundle signs as cosign v3 does: a bundle in an OCI 1.1 referrer. On a registry
+// without the referrers API the fallback tag is kept.
+func (k *Key) SignBundle(repository, digest string, options ...remote.Option) error {
+	return k.AttestBundle(repository, digest, PredicateSign, nil, options...)
+}
+
+// AttestBundle stores Bundle as a referrer of the image.
+func (k *Key) AttestBundle(repository, digest, predicateType string, predicate any, options ...remote.Option) error {
+	bundle, err := k.Bundle(digest, predicateType, predicate)
+	if err != nil {
+		return err
+	}
+	return StoreBundle(repository, digest, bundle, predicateType, options...)
+}
+
+// StoreBundle stores a bundle as a referrer of the image, whatever is in it.
+func StoreBundle(repository, digest string, bundle []byte, predicateType string, options ...remote.Option) error {
+	ref, err := name.NewDigest(repository + "@" + digest)
+	if err != nil {
+		return fmt.Errorf("storing the bundle: %w", err)
+	}
+	err = ociremote.WriteAttestationNewBundleFormat(ref, bundle, predicateType, ociremote.WithRemoteOptions(options...))
+	if err != nil {
+		return fmt.Errorf("storing the bundle for %s: %w", digest, err)
+	}
+	return nil
+}
+
+// keypair lets sigstore-go sign with a Key.
+type keypair struct{ key *Key }
+
+func (p keypair) GetHashAlgorithm() protocommon.HashAlgorithm {
+	return p.key.details.GetProtoHashType()
+}
+
+func (p keypair) GetSigningAlgorithm() protocommon.PublicKeyDetails {
+	return p.key.details.GetSignatureAlgorithm()
+}
+
+// GetHint is what cosign writes: the SHA-256 of the public key in base64.
+func (p keypair) GetHint() []byte {
+	block, _ := pem.Decode([]byte(p.key.PublicPEM))
+	sum := sha256.Sum256(block.Bytes)
+	return []byte(base64.StdEncoding.EncodeToString(sum[:]))
+}
+
+func (p keypair) GetKeyAlgorithm() string {
+	switch p.key.details.GetKeyType() {
+	case signature.RSA:
+		return "RSA"
+	case signature.ED25519:
+		return "ED25519"
+	default:
+		return "ECDSA"
+	}
+}
+
+func (p keypair) GetPublicKey() crypto.PublicKey {
+	public, err := p.key.signer.PublicKey()
+	if err != nil {
+		return nil
+	}
+	return public
+}
+
+func (p keypair) GetPublicKeyPem() (string, error) { return p.key.PublicPEM, nil }
+
+func (p keypair) SignData(_ context.Context, data []byte) (signed, hashed []byte, err error) {
+	signed, err = p.key.signer.SignMessage(bytes.NewReader(data))
+	if err != nil {
+		return nil, nil, fmt.Errorf("signing: %w", err)
+	}
+	hash := p.key.details.GetHashType()
+	if hash == crypto.Hash(0) {
+		return signed, data, nil
+	}
+	h := hash.New()
+	h.Write(data)
+	return signed, h.Sum(nil), nil
+}
+
+// SignatureTag is the tag that SignTag writes to.
+func SignatureTag(digest string) string { return FallbackTag(digest) + ".sig" }
+
+// FallbackTag is the tag that lists referrers where a registry has no API for it.
+func FallbackTag(digest string) string { return strings.Replace(digest, ":", "-", 1) }
+
+// DigestOf is the digest of a text: one that no image here has.
+func DigestOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
