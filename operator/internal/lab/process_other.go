@@ -1,0 +1,18 @@
+//go:build !linux
+
+package lab
+
+import (
+	"fmt"
+	"runtime"
+	"syscall"
+)
+
+// dieWithParent is for Linux; elsewhere the children get the terminal's interrupt, as
+// they are in the process group of their parent.
+func dieWithParent() *syscall.SysProcAttr { return nil }
+
+// RSS is the resident memory of the process in bytes; on Linux only.
+func (p *Process) RSS() (int64, error) {
+	return 0, fmt.Errorf("memory of %s: not known on %s", p.name, runtime.GOOS)
+}
