@@ -118,7 +118,7 @@ func authority(ctx context.Context, a v1beta1.Authority, i int, from Source) gat
 		out.Unavailable = fmt.Sprintf("Secret %s has no key %q for authority %s", name, ref.Key, out.Name)
 		return out
 	}
-	if err := signature.ParseKey(string(key)); err != nil {
+	if err := signature.ValidateKey(string(key)); err != nil {
 		out.Unavailable = fmt.Sprintf("Secret %s, key %q, for authority %s: %v", name, ref.Key, out.Name, err)
 		return out
 	}
@@ -164,7 +164,7 @@ func validateRule(rule v1beta1.ImageRule, at *field.Path) field.ErrorList {
 		if a.Key.Inline == "" {
 			continue
 		}
-		if err := signature.ParseKey(a.Key.Inline); err != nil {
+		if err := signature.ValidateKey(a.Key.Inline); err != nil {
 			errs = append(errs, field.Invalid(path.Child("key", "inline"), "(not shown)", err.Error()))
 		}
 	}

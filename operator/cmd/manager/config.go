@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+)
+
+// config is the flags, validated.
+type config struct {
+	namespace       string
+	service         string
+	configuration   string
+	certificates    string
+	certificateDir  string
+	hosts           []string
+	webhookPort     int
+	webhookAddress  string
+	metricsAddress  string
+	healthAddress   string
+	leaderElection  bool
+	workers         int
+	qps             float64
+	mirrors         map[string]string
+	insecure        []string
+	registryCAFiles []string
+}
+
+// list collects a repeatable flag.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+func (l *list) Set(v string) error {
+	*l = append(*l, v)
+	return nil
+}
+
+func parse(args []string, getenv func(string) string) (config, error) {
+	var c config
+	var mirrors, insecure, hosts, cas list
+	flags := flag.NewFlagSet("manager", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&c.namespace, "namespace", getenv("POD_NAMESPACE"), "namespace the operator runs in, and the only one whose Secrets and ConfigMaps a Gate may name (default: $POD_NAMESPACE)")
+	flags.StringVar(&c.service, "webhook-service", "sluice-webhook", "Service that the API server reaches the webhooks by")
+	flags.StringVar(&c.configuration, "webhook-configuration", "sluice", "ValidatingWebhookConfiguration to keep the CA bundle of")
+	flags.StringVar(&c.certificates, "webhook-certificate-secret", "sluice-webhook-certificate", "Secret that holds the webhook's own certificates")
+	flags.StringVar(&c.certificateDir, "webhook-certificate-dir", "", "folder with tls.crt and tls.key made by someone else, such as cert-manager; empty: the manager makes and renews its own")
+	flags.Var(&hosts, "webhook-host", "further host name or IP that the webhook's certificate is for (repeatable)")
+	flags.IntVar(&c.webhookPort, "webhook-port", 9443, "port of the webhooks")
+	flags.StringVar(&c.webhookAddress, "webhook-bind-address", "", "address the webhooks listen on (default: all)")
+	flags.StringVar(&c.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 turns it off")
+	flags.StringVar(&c.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	flags.BoolVar(&c.leaderElection, "leader-elect", true, "reconcile only while holding the Lease; webhooks answer on every replica")
+	flags.IntVar(&c.workers, "workers", 4, "Workloads reconciled at a time")
+	flags.Float64Var(&c.qps, "kube-api-qps", 50, "requests per second to the API server; twice as many in a burst")
+	flags.Var(&mirrors, "registry-mirror", "HOST=HOST:PORT to dial in place of a registry host (repeatable)")
+	flags.Var(&insecure, "insecure-registry", "registry host where plain HTTP is allowed (repeatable); loopback always is")
+	flags.Var(&cas, "registry-ca-file", "PEM file with a further authority for registries (repeatable)")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			var usage strings.Builder
+			flags.SetOutput(&usage)
+			flags.PrintDefaults()
+			return c, errors.New("flags:\n" + usage.String())
+		}
+		return c, err
+	}
+	c.insecure, c.hosts, c.registryCAFiles = insecure, hosts, cas
+	var err error
+	if c.mirrors, err = parseMirrors(mirrors); err != nil {
+		return c, err
+	}
+	return c, c.validate(flags.Args())
+}
+
+func (c config) validate(rest []string) error {
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("unexpected argument %q: the manager takes flags only", rest[0])
+	case c.namespace == "":
+		return errors.New("--namespace is not set and neither is POD_NAMESPACE: set one to the namespace the operator runs in")
+	case c.workers < 1 || c.workers > 64:
+		return fmt.Errorf("--workers=%d: has to be between 1 and 64", c.workers)
+	case c.webhookPort < 1 || c.webhookPort > 65535:
+		return fmt.Errorf("--webhook-port=%d: not a port", c.webhookPort)
+	case c.qps <= 0:
+		return fmt.Errorf("--kube-api-qps=%v: has to be positive", c.qps)
+	}
+	return nil
+}
+
+func parseMirrors(entries []string) (map[string]string, error) {
+	mirrors := map[string]string{}
+	for _, e := range entries {
+		host, target, ok := strings.Cut(e, "=")
+		if _, _, err := net.SplitHostPort(target); !ok || host == "" || err != nil {
+			return nil, fmt.Errorf("--registry-mirror=%s: write HOST=HOST:PORT", e)
+		}
+		mirrors[host] = target
+	}
+	return mirrors, nil
+}
+
+// webhookHosts are the names that the webhook's certificate has to be good for.
+func (c config) webhookHosts() []string {
+	name := c.service + "." + c.namespace + ".svc"
+	return append([]string{name, name + ".cluster.local"}, c.hosts...)
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	webhookadmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/admission"
+	"github.com/sluice-dev/sluice/operator/internal/controller/workload"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/metrics"
+	"github.com/sluice-dev/sluice/operator/internal/registry"
+	"github.com/sluice-dev/sluice/operator/internal/render"
+)
+
+func run(ctx context.Context, c config) error {
+	log := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, nil))
+	ctrl.SetLogger(log)
+	access, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find the cluster: %w", err)
+	}
+	access.QPS, access.Burst = float32(c.qps), int(2*c.qps)
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1beta1.AddToScheme(scheme))
+
+	rotation := &admission.Rotation{
+		Secret:        client.ObjectKey{Namespace: c.namespace, Name: c.certificates},
+		Configuration: c.configuration, Hosts: c.webhookHosts(), Now: time.Now,
+	}
+	m, err := ctrl.NewManager(access, options(c, scheme, rotation))
+	if err != nil {
+		return fmt.Errorf("make manager: %w", err)
+	}
+	if rotation.Client, err = client.New(access, client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	references, err := ownNamespace(m, access, c, scheme)
+	if err != nil {
+		return err
+	}
+	if c.certificateDir == "" {
+		if err := rotation.SetupWithManager(m, references, m.GetCache()); err != nil {
+			return fmt.Errorf("set up certificates: %w", err)
+		}
+	}
+	if err := wire(ctx, m, c, references, scheme); err != nil {
+		return err
+	}
+	if err := checks(m, c, rotation); err != nil {
+		return err
+	}
+	log.Info("Starting manager", "namespace", c.namespace, "workers", c.workers)
+	return m.Start(ctx)
+}
+
+// wire connects the one engine to admission and to the reconciler.
+func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache, scheme *runtime.Scheme) error {
+	registryClient, err := newRegistry(c)
+	if err != nil {
+		return err
+	}
+	crmetrics.Registry.MustRegister(registryClient.Collectors()...)
+	counted := metrics.New(crmetrics.Registry)
+	judge := gather.NewJudge(&gather.Cluster{
+		Cache: m.GetClient(), References: references, Live: m.GetAPIReader(), OperatorNamespace: c.namespace,
+	}, registryClient)
+
+	decoder := webhookadmission.NewDecoder(scheme)
+	hooks := m.GetWebhookServer()
+	hooks.Register(admission.PathWorkload, &webhook.Admission{Handler: &admission.Workloads{
+		Judge: judge, Decoder: decoder, Live: m.GetAPIReader(), Metrics: counted,
+	}})
+	hooks.Register(admission.PathGate, &webhook.Admission{Handler: &admission.Gates{Decoder: decoder, OperatorNamespace: c.namespace}})
+
+	r := &workload.Reconciler{
+		Client: m.GetClient(), Live: m.GetAPIReader(), Judge: judge,
+		Events: m.GetEventRecorder("sluice"), Metrics: counted, Observe: func(gate.Verdict) {},
+	}
+	if err := r.SetupWithManager(ctx, m, references, c.workers); err != nil {
+		return fmt.Errorf("set up the Workload controller: %w", err)
+	}
+	return nil
+}
+
+// options bound what is cached: children by the operator's label, webhook configurations
+// by the one name, Secrets and namespaces by metadata (see the controller's watches).
+func options(c config, scheme *runtime.Scheme, rotation *admission.Rotation) ctrl.Options {
+	managed := labels.SelectorFromSet(labels.Set{render.LabelManagedBy: render.ManagedBy})
+	objects := map[client.Object]cache.ByObject{
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}: {Field: fields.OneTermEqualSelector("metadata.name", c.configuration)},
+	}
+	for _, gvk := range workload.ChildKinds {
+		objects[workload.Child(gvk)] = cache.ByObject{Label: managed}
+	}
+	tlsOptions := []func(*tls.Config){func(t *tls.Config) { t.MinVersion = tls.VersionTLS13 }}
+	if c.certificateDir == "" {
+		tlsOptions = append(tlsOptions, func(t *tls.Config) { t.GetCertificate = rotation.GetCertificate })
+	}
+	grace := 20 * time.Second
+	return ctrl.Options{
+		Scheme:                        scheme,
+		Cache:                         cache.Options{ByObject: objects},
+		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: true}},
+		Metrics:                       server.Options{BindAddress: c.metricsAddress},
+		HealthProbeBindAddress:        c.healthAddress,
+		LeaderElection:                c.leaderElection,
+		LeaderElectionID:              "sluice.dev",
+		LeaderElectionNamespace:       c.namespace,
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       &grace,
+		WebhookServer: webhook.NewServer(webhook.Options{
+			Host: c.webhookAddress, Port: c.webhookPort, CertDir: c.certificateDir, TLSOpts: tlsOptions,
+		}),
+	}
+}
+
+// ownNamespace is the cache of the Secrets and ConfigMaps that Gates may name. It is
+// apart from the manager's, which holds only the metadata of Secrets elsewhere.
+func ownNamespace(m ctrl.Manager, access *rest.Config, c config, scheme *runtime.Scheme) (cache.Cache, error) {
+	references, err := cache.New(access, cache.Options{
+		Scheme: scheme, Mapper: m.GetRESTMapper(), DefaultNamespaces: map[string]cache.Config{c.namespace: {}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the cache of namespace %s: %w", c.namespace, err)
+	}
+	if err := m.Add(everywhere{references}); err != nil {
+		return nil, fmt.Errorf("add the cache of namespace %s: %w", c.namespace, err)
+	}
+	return references, nil
+}
+
+// everywhere runs a cache also on replicas that do not lead: their webhooks read it.
+type everywhere struct{ cache.Cache }
+
+func (everywhere) NeedLeaderElection() bool { return false }
+
+// GetCache makes the manager start it with the caches, before the controllers that wait
+// for it.
+func (e everywhere) GetCache() cache.Cache { return e.Cache }
+
+func checks(m ctrl.Manager, c config, rotation *admission.Rotation) error {
+	if err := m.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("add health check: %w", err)
+	}
+	ready := map[string]healthz.Checker{
+		"webhook": m.GetWebhookServer().StartedChecker(),
+		"caches": func(r *http.Request) error {
+			ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+			defer cancel()
+			if !m.GetCache().WaitForCacheSync(ctx) {
+				return fmt.Errorf("caches are not filled yet")
+			}
+			return nil
+		},
+	}
+	if c.certificateDir == "" {
+		ready["certificate"] = rotation.Ready
+	}
+	for name, check := range ready {
+		if err := m.AddReadyzCheck(name, check); err != nil {
+			return fmt.Errorf("add readiness check %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func newRegistry(c config) (*registry.Client, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if len(c.registryCAFiles) > 0 {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			return nil, fmt.Errorf("system certificates: %w", err)
+		}
+		for _, file := range c.registryCAFiles {
+			pem, err := os.ReadFile(file)
+			if err != nil {
+				return nil, fmt.Errorf("--registry-ca-file: %w", err)
+			}
+			if !pool.AppendCertsFromPEM(pem) {
+				return nil, fmt.Errorf("--registry-ca-file=%s: no certificate in PEM", file)
+			}
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	return registry.New(registry.Options{Mirrors: c.mirrors, Insecure: c.insecure, Transport: transport}), nil
+}
