@@ -197,7 +197,7 @@ func (j *Judge) evidence(ctx context.Context, w *v1beta1.Workload, configs []gat
 			continue
 		}
 		group.Go(func() error {
-			j.image(ctx, img, known, keys)
+			Evidence(ctx, j.registry, img, known, keys)
 			return nil
 		})
 	}
@@ -213,7 +213,9 @@ func needed(configs []gate.Config, img gate.Image) bool {
 	return false
 }
 
-func (j *Judge) image(ctx context.Context, img *gate.Image, known map[string]string, keys authn.Keychain) {
+// Evidence fills in digest and signatures of one image. A tag that known resolves is not
+// looked up. What could not be read is in img.Unavailable.
+func Evidence(ctx context.Context, registry Registry, img *gate.Image, known map[string]string, keys authn.Keychain) {
 	ref, err := images.Parse(img.Ref)
 	if err != nil {
 		img.Invalid = err.Error()
@@ -223,12 +225,12 @@ func (j *Judge) image(ctx context.Context, img *gate.Image, known map[string]str
 		img.Digest = known[img.Ref]
 	}
 	if img.Digest == "" {
-		if img.Digest, err = j.registry.Resolve(ctx, ref, keys); err != nil {
+		if img.Digest, err = registry.Resolve(ctx, ref, keys); err != nil {
 			img.Unavailable = err.Error()
 			return
 		}
 	}
-	if img.Signatures, err = j.registry.Signatures(ctx, img.Repository, img.Digest, keys); err != nil {
+	if img.Signatures, err = registry.Signatures(ctx, img.Repository, img.Digest, keys); err != nil {
 		img.Unavailable = err.Error()
 	}
 }

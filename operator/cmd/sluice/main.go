@@ -1,0 +1,19 @@
+// Command sluice judges, renders and verifies before anything is merged, and runs a local
+// cluster to try it on. As kubectl-sluice on PATH it is also `kubectl sluice`.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/sluice-dev/sluice/operator/internal/cli"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := cli.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/registry"
+	"github.com/sluice-dev/sluice/operator/internal/report"
+)
+
+// registryFlags are the flags of every command that reads registries.
+type registryFlags struct {
+	mirrors  map[string]string
+	insecure []string
+}
+
+func (f *registryFlags) register(c *cobra.Command) {
+	c.Flags().StringToStringVar(&f.mirrors, "registry-mirror", nil, "HOST=HOST:PORT to dial in place of a registry host")
+	c.Flags().StringSliceVar(&f.insecure, "insecure-registry", nil, "registry host where plain HTTP is allowed; loopback always is")
+}
+
+// client reads registries with the user's own docker login.
+func (f *registryFlags) client() *registry.Client {
+	return registry.New(registry.Options{Mirrors: f.mirrors, Insecure: f.insecure, Keychain: authn.DefaultKeychain})
+}
+
+type checkOptions struct {
+	registryFlags
+	gates  []string
+	root   string
+	format string
+}
+
+func checkCommand(s streams) *cobra.Command {
+	var o checkOptions
+	c := &cobra.Command{
+		Use:   "check PATH...",
+		Short: "Judge the Workloads of overlays, folders and files by a Gate",
+		Long: `Judge every Workload in PATH by the Gates that match its namespace.
+
+PATH is a folder with a kustomization, another folder, a file, or - for standard input.
+Gates, Namespaces (their labels decide which Gate applies) and the ConfigMaps and Secrets
+that Gates name are taken from PATH and from --gate.`,
+		Example: "  sluice check kustomize/overlays/dev\n  sluice check deploy/ --gate gates/prod.yaml --format json",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, paths []string) error {
+			return o.run(c.Context(), s, paths)
+		},
+	}
+	c.Flags().StringSliceVar(&o.gates, "gate", nil, "file or folder with Gates and what they refer to (repeatable)")
+	c.Flags().StringVar(&o.root, "root", "", "folder that bases and symlinks may not leave (default: the Git work tree)")
+	c.Flags().StringVar(&o.format, "format", "text", "text or json")
+	o.register(c)
+	return c
+}
+
+// result is the verdicts over one Workload.
+type result struct {
+	subject  subject
+	verdicts []gate.Verdict
+}
+
+func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error {
+	if o.format != "text" && o.format != "json" {
+		return usage("--format=%s: there are text and json", o.format)
+	}
+	in, err := readInput(ctx, s, o.root, paths, o.gates)
+	if err != nil {
+		return err
+	}
+	for _, u := range in.unjudged {
+		fmt.Fprintf(s.err, "sluice: not judged: %s: a Gate judges Workloads\n", u)
+	}
+	if len(in.workloads) == 0 {
+		return usage("no Workload in %v: nothing was judged", paths)
+	}
+	results := judgeAll(ctx, gather.NewJudge(in.files, o.client()), in.workloads)
+	if o.format == "json" {
+		err = writeJSON(s.out, results)
+	} else {
+		err = writeText(s.out, results)
+	}
+	if err != nil {
+		return usage("write the result: %w", err)
+	}
+	return exitOf(results)
+}
+
+func judgeAll(ctx context.Context, judge *gather.Judge, subjects []subject) []result {
+	results := make([]result, 0, len(subjects))
+	for _, sub := range subjects {
+		if sub.workload == nil {
+			results = append(results, result{sub, []gate.Verdict{invalid(sub)}})
+			continue
+		}
+		results = append(results, result{sub, judge.Workload(ctx, sub.workload, nil).Verdicts})
+	}
+	return results
+}
+
+// invalid is the verdict over a manifest that the API server would refuse before any
+// gate is asked.
+func invalid(sub subject) gate.Verdict {
+	object := gate.ObjectRef{
+		APIVersion: sub.object.GetAPIVersion(), Kind: sub.object.GetKind(),
+		Name: sub.object.GetName(), Namespace: sub.object.GetNamespace(),
+	}
+	in := &gate.Input{Object: object, Gate: gate.Config{Mode: gate.Enforce}}
+	for _, e := range sub.invalid {
+		in.Refused = append(in.Refused, gate.Finding{
+			Policy: "schema", Severity: gate.SeverityHigh, Object: object.String(), Path: e.Field,
+			Message: e.ErrorBody(), Remedy: "see `kubectl explain " + "workload" + "`",
+		})
+	}
+	return gate.NewChain().Decide(context.Background(), in)
+}
+
+func writeJSON(w io.Writer, results []result) error {
+	var all []gate.Verdict
+	for _, r := range results {
+		all = append(all, r.verdicts...)
+	}
+	_, err := fmt.Fprintln(w, string(report.JSON(all)))
+	return err
+}
+
+func writeText(w io.Writer, results []result) error {
+	counts := map[gate.Outcome]int{}
+	for _, r := range results {
+		worst := gate.Worst(r.verdicts)
+		counts[worst.Outcome]++
+		for _, v := range r.verdicts {
+			if err := report.Text(w, r.subject.file, v); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := fmt.Fprintf(w, "%d judged: %d allowed, %d with warnings, %d denied, %d undecided\n", len(results),
+		counts[gate.OutcomeAllow], counts[gate.OutcomeWarn], counts[gate.OutcomeDeny], counts[gate.OutcomeError])
+	return err
+}
+
+// exitOf lets a denial win over an open question: it is sure already.
+func exitOf(results []result) error {
+	var all []gate.Verdict
+	for _, r := range results {
+		all = append(all, r.verdicts...)
+	}
+	switch gate.Worst(all).Outcome {
+	case gate.OutcomeDeny:
+		return &exit{code: ExitDenied}
+	case gate.OutcomeError:
+		return &exit{code: ExitUndecided}
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+// Package cli is the sluice command: the gate in the pull request.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes, the same for every command.
+const (
+	ExitPass = 0
+	// ExitDenied: the rules say no.
+	ExitDenied = 1
+	// ExitUsage: the input or the flags are wrong.
+	ExitUsage = 2
+	// ExitUndecided: could not decide, such as when a registry does not answer.
+	ExitUndecided = 3
+)
+
+// exit is an error that carries an exit code; its text may be empty when all was said.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e *exit) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exit) Unwrap() error { return e.err }
+
+func usage(format string, args ...any) error {
+	return &exit{code: ExitUsage, err: fmt.Errorf(format, args...)}
+}
+
+// streams is where a command reads and writes.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// Main runs the command and returns its exit code.
+func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	s := streams{in: in, out: out, err: errOut}
+	root := &cobra.Command{
+		Use:           "sluice",
+		Short:         "One gate for Workloads: the same verdict in the pull request, at admission and on every reconcile",
+		Long:          "sluice judges manifests with the rules of a Gate before they are merged.\n\nExit codes: 0 pass, 1 denied, 2 wrong input or flags, 3 could not decide.",
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	root.AddCommand(checkCommand(s), renderCommand(s), verifyCommand(s), labCommand(s))
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return ExitPass
+	}
+	var e *exit
+	if !errors.As(err, &e) {
+		// Everything that a command itself reports is an exit: this is cobra on flags.
+		e = &exit{code: ExitUsage, err: fmt.Errorf("%w; see sluice --help", err)}
+	}
+	if text := e.Error(); text != "" {
+		fmt.Fprintln(errOut, "sluice: "+text)
+	}
+	return e.code
+}

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sluice-dev/sluice/kustomize/base/crds"
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/overlay"
+	"github.com/sluice-dev/sluice/operator/internal/schema"
+)
+
+// input is everything that was read from files.
+type input struct {
+	// workloads to judge, in the order in which they were read.
+	workloads []subject
+	files     *gather.Files
+	// unjudged are objects with pods that are no Workloads, as "Kind/namespace/name (file)".
+	unjudged []string
+}
+
+// subject is one Workload, or what its schema has against it.
+type subject struct {
+	file     string
+	object   *unstructured.Unstructured
+	workload *v1beta1.Workload
+	invalid  field.ErrorList
+}
+
+// readInput reads what is checked and what the Gates need. Gates, Namespaces, ConfigMaps
+// and Secrets count wherever they stand; Workloads only in paths.
+func readInput(ctx context.Context, s streams, root string, paths, gates []string) (*input, error) {
+	schemas, err := schema.Load(crds.Files)
+	if err != nil {
+		return nil, usage("load schemas: %w", err)
+	}
+	in := &input{files: &gather.Files{
+		Namespaces: map[string]map[string]string{},
+		ConfigMaps: map[string]map[string]string{},
+		Secrets:    map[string]map[string][]byte{},
+	}}
+	seen := map[string]string{}
+	for i, path := range append(append([]string(nil), gates...), paths...) {
+		objects, err := overlay.Read(root, path, s.in)
+		if err != nil {
+			return nil, usage("%w", err)
+		}
+		for _, o := range objects {
+			if err := in.add(ctx, schemas, o, i >= len(gates), seen); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return in, nil
+}
+
+func (in *input) add(ctx context.Context, schemas *schema.Set, o overlay.Object, checked bool, seen map[string]string) error {
+	id := strings.Join([]string{o.GroupVersionKind().GroupKind().String(), o.GetNamespace(), o.GetName()}, "/")
+	if first, ok := seen[id]; ok {
+		if o.GetKind() == v1beta1.GateKind && first == o.File {
+			return nil // the same file, named by --gate and within the path
+		}
+		if checked && o.GetKind() == v1beta1.WorkloadKind {
+			return usage("%s: %s %s/%s stands in %s already: two manifests of one object cannot both apply", o.File, o.GetKind(), o.GetNamespace(), o.GetName(), first)
+		}
+	}
+	seen[id] = o.File
+	gvk := o.GroupVersionKind()
+	switch {
+	case gvk.Group == v1beta1.GroupVersion.Group && gvk.Kind == v1beta1.GateKind:
+		return in.addGate(ctx, schemas, o)
+	case gvk.Group == v1beta1.GroupVersion.Group:
+		if checked {
+			in.workloads = append(in.workloads, admit(ctx, schemas, o))
+		}
+		return nil
+	case gvk.Group == "":
+		return in.addCore(o)
+	}
+	return in.noteUnjudged(o, checked)
+}
+
+func (in *input) noteUnjudged(o overlay.Object, checked bool) error {
+	if checked && images.PodBearing(o.GetAPIVersion(), o.GetKind()) {
+		in.unjudged = append(in.unjudged, fmt.Sprintf("%s/%s/%s (%s)", o.GetKind(), o.GetNamespace(), o.GetName(), o.File))
+	}
+	return nil
+}
+
+// admit applies the schema as the API server would.
+func admit(ctx context.Context, schemas *schema.Set, o overlay.Object) subject {
+	out := subject{file: o.File, object: o.Unstructured}
+	content, errs := schemas.Admit(ctx, o.Object, o.GroupVersionKind())
+	if len(errs) > 0 {
+		out.invalid = errs
+		return out
+	}
+	w := &v1beta1.Workload{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, w); err != nil {
+		out.invalid = field.ErrorList{field.Invalid(field.NewPath("spec"), "", err.Error())}
+		return out
+	}
+	if w.Namespace == "" {
+		out.invalid = field.ErrorList{field.Required(field.NewPath("metadata", "namespace"), "the namespace decides which Gate applies")}
+		return out
+	}
+	out.workload = w
+	return out
+}
+
+func (in *input) addGate(ctx context.Context, schemas *schema.Set, o overlay.Object) error {
+	content, errs := schemas.Admit(ctx, o.Object, o.GroupVersionKind())
+	g := v1beta1.Gate{}
+	if len(errs) == 0 {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &g); err != nil {
+			return usage("%s: Gate %s: %w", o.File, o.GetName(), err)
+		}
+		errs = gather.ValidateGate(&g)
+	}
+	if len(errs) > 0 {
+		return usage("%s: Gate %s cannot be used:\n  %s", o.File, o.GetName(), lines(errs))
+	}
+	for i := range in.files.GateList {
+		if in.files.GateList[i].Name == g.Name {
+			in.files.GateList[i] = g
+			return nil
+		}
+	}
+	in.files.GateList = append(in.files.GateList, g)
+	return nil
+}
+
+func lines(errs field.ErrorList) string {
+	out := make([]string, 0, len(errs))
+	for _, e := range errs {
+		out = append(out, e.Error())
+	}
+	return strings.Join(out, "\n  ")
+}
+
+// addCore keeps what Gates may refer to.
+func (in *input) addCore(o overlay.Object) error {
+	key := o.GetNamespace() + "/" + o.GetName()
+	switch o.GetKind() {
+	case "Namespace":
+		in.files.Namespaces[o.GetName()] = withNameLabel(o.GetName(), o.GetLabels())
+	case "ConfigMap":
+		cm := &corev1.ConfigMap{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, cm); err != nil {
+			return usage("%s: ConfigMap %s: %w", o.File, key, err)
+		}
+		in.files.ConfigMaps[key] = cm.Data
+	case "Secret":
+		secret := &corev1.Secret{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, secret); err != nil {
+			// The converter's message may quote the content.
+			return usage("%s: Secret %s: %w", o.File, key, errors.New("data has to be base64 and stringData text"))
+		}
+		data := secret.Data
+		if data == nil {
+			data = map[string][]byte{}
+		}
+		for k, v := range secret.StringData {
+			data[k] = []byte(v)
+		}
+		in.files.Secrets[key] = data
+	default:
+		return in.noteUnjudged(o, true)
+	}
+	return nil
+}
+
+// withNameLabel adds the label that every API server sets on namespaces.
+func withNameLabel(name string, labels map[string]string) map[string]string {
+	out := map[string]string{corev1.LabelMetadataName: name}
+	for k, v := range labels {
+		out[k] = v
+	}
+	return out
+}
