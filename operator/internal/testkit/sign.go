@@ -84,6 +84,15 @@ func LoadKey(privatePEM, password string) (*Key, error) {
 	return &Key{PublicPEM: string(text), PrivatePEM: privatePEM, signer: signer, details: details}, nil
 }
 
+// SignMessage signs any bytes, in the key's own scheme.
+func (k *Key) SignMessage(message []byte) ([]byte, error) {
+	raw, err := k.signer.SignMessage(bytes.NewReader(message))
+	if err != nil {
+		return nil, fmt.Errorf("signing: %w", err)
+	}
+	return raw, nil
+}
+
 // SimpleSigning returns the payload that cosign signs for an image, and the signature in
 // base64.
 func (k *Key) SimpleSigning(repository, digest string) (claim []byte, base64Signature string, err error) {
@@ -95,9 +104,9 @@ func (k *Key) SimpleSigning(repository, digest string) (claim []byte, base64Sign
 	if err != nil {
 		return nil, "", fmt.Errorf("signing: %w", err)
 	}
-	raw, err := k.signer.SignMessage(bytes.NewReader(claim))
+	raw, err := k.SignMessage(claim)
 	if err != nil {
-		return nil, "", fmt.Errorf("signing: %w", err)
+		return nil, "", err
 	}
 	return claim, base64.StdEncoding.EncodeToString(raw), nil
 }
@@ -237,9 +246,9 @@ func (p keypair) GetPublicKey() crypto.PublicKey {
 func (p keypair) GetPublicKeyPem() (string, error) { return p.key.PublicPEM, nil }
 
 func (p keypair) SignData(_ context.Context, data []byte) (signed, hashed []byte, err error) {
-	signed, err = p.key.signer.SignMessage(bytes.NewReader(data))
+	signed, err = p.key.SignMessage(data)
 	if err != nil {
-		return nil, nil, fmt.Errorf("signing: %w", err)
+		return nil, nil, err
 	}
 	hash := p.key.details.GetHashType()
 	if hash == crypto.Hash(0) {
