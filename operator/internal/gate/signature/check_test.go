@@ -328,9 +328,10 @@ func TestCheck_KnowsTheKeysThatCosignMakes(t *testing.T) {
 	for name, algorithm := range map[string]protocommon.PublicKeyDetails{
 		"ECDSA P-256": protocommon.PublicKeyDetails_PKIX_ECDSA_P256_SHA_256,
 		"ECDSA P-384": protocommon.PublicKeyDetails_PKIX_ECDSA_P384_SHA_384,
-		"RSA 2048":    protocommon.PublicKeyDetails_PKIX_RSA_PKCS1V15_2048_SHA256,
-		"Ed25519":     protocommon.PublicKeyDetails_PKIX_ED25519,
-		"Ed25519ph":   protocommon.PublicKeyDetails_PKIX_ED25519_PH,
+		"ECDSA P-384 with SHA-256, as cosign before 2.5": protocommon.PublicKeyDetails_PKIX_ECDSA_P384_SHA_256, //nolint:staticcheck // in the field
+		"RSA 2048":  protocommon.PublicKeyDetails_PKIX_RSA_PKCS1V15_2048_SHA256,
+		"Ed25519":   protocommon.PublicKeyDetails_PKIX_ED25519,
+		"Ed25519ph": protocommon.PublicKeyDetails_PKIX_ED25519_PH,
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, err := testkit.NewKeyOf(algorithm)
