@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
 	"github.com/sigstore/cosign/v2/pkg/cosign"
 	"github.com/sigstore/cosign/v2/pkg/oci/mutate"
 	ociremote "github.com/sigstore/cosign/v2/pkg/oci/remote"
@@ -56,11 +58,26 @@ func NewKeyOf(algorithm protocommon.PublicKeyDetails) (*Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a key: %w", err)
 	}
-	signer, err := cosign.LoadPrivateKey(pair.PrivateBytes, nil, &[]signature.LoadOption{})
+	signer, err := loadSigner(pair.PrivateBytes, details)
 	if err != nil {
 		return nil, fmt.Errorf("loading the key just made: %w", err)
 	}
 	return &Key{PublicPEM: string(pair.PublicBytes), PrivatePEM: string(pair.PrivateBytes), signer: signer, details: details}, nil
+}
+
+// loadSigner signs in the scheme that was asked for; cosign's own loader picks the
+// scheme by the kind of key alone.
+func loadSigner(privatePEM []byte, details signature.AlgorithmDetails) (signature.SignerVerifier, error) {
+	block, _ := pem.Decode(privatePEM)
+	der, err := encrypted.Decrypt(block.Bytes, nil)
+	if err != nil {
+		return nil, fmt.Errorf("decrypting: %w", err)
+	}
+	private, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return nil, fmt.Errorf("parsing: %w", err)
+	}
+	return signature.LoadSignerVerifierFromAlgorithmDetails(private, details)
 }
 
 // LoadKey reads a key pair's private half, as cosign stores it.
@@ -84,6 +101,15 @@ func LoadKey(privatePEM, password string) (*Key, error) {
 	return &Key{PublicPEM: string(text), PrivatePEM: privatePEM, signer: signer, details: details}, nil
 }
 
+// SignMessage signs any bytes, in the key's own scheme.
+func (k *Key) SignMessage(message []byte) ([]byte, error) {
+	raw, err := k.signer.SignMessage(bytes.NewReader(message))
+	if err != nil {
+		return nil, fmt.Errorf("signing: %w", err)
+	}
+	return raw, nil
+}
+
 // SimpleSigning returns the payload that cosign signs for an image, and the signature in
 // base64.
 func (k *Key) SimpleSigning(repository, digest string) (claim []byte, base64Signature string, err error) {
@@ -95,9 +121,9 @@ func (k *Key) SimpleSigning(repository, digest string) (claim []byte, base64Sign
 	if err != nil {
 		return nil, "", fmt.Errorf("signing: %w", err)
 	}
-	raw, err := k.signer.SignMessage(bytes.NewReader(claim))
+	raw, err := k.SignMessage(claim)
 	if err != nil {
-		return nil, "", fmt.Errorf("signing: %w", err)
+		return nil, "", err
 	}
 	return claim, base64.StdEncoding.EncodeToString(raw), nil
 }
@@ -237,9 +263,9 @@ func (p keypair) GetPublicKey() crypto.PublicKey {
 func (p keypair) GetPublicKeyPem() (string, error) { return p.key.PublicPEM, nil }
 
 func (p keypair) SignData(_ context.Context, data []byte) (signed, hashed []byte, err error) {
-	signed, err = p.key.signer.SignMessage(bytes.NewReader(data))
+	signed, err = p.key.SignMessage(data)
 	if err != nil {
-		return nil, nil, fmt.Errorf("signing: %w", err)
+		return nil, nil, err
 	}
 	hash := p.key.details.GetHashType()
 	if hash == crypto.Hash(0) {
