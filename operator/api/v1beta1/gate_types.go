@@ -111,6 +111,7 @@ type ImageRule struct {
 	// Require any or all of the authorities, a count of them, or none: allowed without
 	// any call to the registry.
 	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self in ['any', 'all', 'none']",message="require is any, all, none or a count of at least 1"
 	// +kubebuilder:default=any
 	// +optional

@@ -234,7 +234,7 @@ type Patch struct {
 
 // WorkloadSpec is what a team asks for.
 // +kubebuilder:validation:XValidation:rule="has(self.storage) == has(oldSelf.storage)",message="storage cannot be added or removed: a Deployment and a StatefulSet cannot be turned into each other; create a new Workload"
-// +kubebuilder:validation:XValidation:rule="(has(self.tenant) ? self.tenant : ”) == (has(oldSelf.tenant) ? oldSelf.tenant : ”)",message="tenant is immutable"
+// +kubebuilder:validation:XValidation:rule="(has(self.tenant) ? self.tenant : \"\") == (has(oldSelf.tenant) ? oldSelf.tenant : \"\")",message="tenant is immutable"
 type WorkloadSpec struct {
 	// Image of the main container. A tag is resolved once per change of the spec; the
 	// digest is what is verified and what runs.

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/operator/internal/lab/node"
@@ -141,6 +142,7 @@ func TestNode_RunsAStatefulSetInOrder(t *testing.T) {
 			}},
 		},
 	}
+	order := watchReadiness(t, ns)
 	create(t, set)
 	eventually(t, "3 replicas are ready", func(ctx context.Context) error {
 		if err := shared.client.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
@@ -151,6 +153,10 @@ func TestNode_RunsAStatefulSetInOrder(t *testing.T) {
 		}
 		return nil
 	})
+	want := []string{"db-0 created", "db-0 ready", "db-1 created", "db-1 ready", "db-2 created", "db-2 ready"}
+	if got := order(len(want)); !slices.Equal(got, want) {
+		t.Errorf("the pods came in the order %q, want %q", got, want)
+	}
 	claims := &corev1.PersistentVolumeClaimList{}
 	if err := shared.client.List(t.Context(), claims, client.InNamespace(ns)); err != nil {
 		t.Fatal(err)
@@ -161,16 +167,6 @@ func TestNode_RunsAStatefulSetInOrder(t *testing.T) {
 	for _, claim := range claims.Items {
 		if claim.Status.Phase != corev1.ClaimBound {
 			t.Errorf("claim %s is %s, want Bound", claim.Name, claim.Status.Phase)
-		}
-	}
-	pods, err := podsOf(t.Context(), ns, "db")
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.SortFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	for i, pod := range pods {
-		if i > 0 && pod.CreationTimestamp.Time.Before(readyAt(&pods[i-1]).Time) {
-			t.Errorf("%s was created before %s was ready", pod.Name, pods[i-1].Name)
 		}
 	}
 	volumesFollowClaims(t, set, claims.Items)
@@ -205,13 +201,39 @@ func gone(key client.ObjectKey, o client.Object) func(context.Context) error {
 	}
 }
 
-func readyAt(pod *corev1.Pod) (t metav1.Time) {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			t = c.LastTransitionTime
-		}
+// watchReadiness records when pods of a namespace are created and become ready, in the
+// order the API server gave their events. The function waits for the first n of them.
+func watchReadiness(t *testing.T, namespace string) func(n int) []string {
+	t.Helper()
+	c, err := client.NewWithWatch(shared.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return t
+	w, err := c.Watch(t.Context(), &corev1.PodList{}, client.InNamespace(namespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(n int) (order []string) {
+		defer w.Stop()
+		ready := map[string]bool{}
+		for event := range w.ResultChan() {
+			pod, ok := event.Object.(*corev1.Pod)
+			if !ok {
+				t.Fatalf("watch of pods: %+v", event.Object)
+			}
+			if event.Type == watch.Added {
+				order = append(order, pod.Name+" created")
+			}
+			if condition(pod, corev1.PodReady) == corev1.ConditionTrue && !ready[pod.Name] {
+				ready[pod.Name] = true
+				order = append(order, pod.Name+" ready")
+			}
+			if len(order) >= n {
+				return order
+			}
+		}
+		return order
+	}
 }
 
 func TestNode_LeavesAClaimOfAnUnknownClassPending(t *testing.T) {
