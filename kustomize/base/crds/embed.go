@@ -6,5 +6,5 @@ import "embed"
 
 // Files holds one YAML file for each kind.
 //
-//go:embed *.yaml
+//go:embed sluice.dev_*.yaml
 var Files embed.FS

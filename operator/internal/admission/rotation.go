@@ -24,6 +24,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
+// The rights of the rotation. The webhook configuration is named, so that the operator
+// cannot touch anyone else's.
+//
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=sluice,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",namespace=sluice-system,resources=secrets,verbs=create;update
+
 // Keys of the Secret that holds the webhook's certificates. ca.crt holds the authority
 // in use first, and the one before it until that expires, so that a replica which still
 // serves with the old certificate is trusted.

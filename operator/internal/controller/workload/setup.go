@@ -21,6 +21,23 @@ import (
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 )
 
+// The rights of the controller. Secrets: their metadata is watched everywhere, since a
+// Workload waits for those it names; image pull Secrets are read one at a time.
+//
+// +kubebuilder:rbac:groups=sluice.dev,resources=workloads,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=sluice.dev,resources=workloads/status,verbs=patch
+// +kubebuilder:rbac:groups=sluice.dev,resources=workloads/finalizers,verbs=update
+// +kubebuilder:rbac:groups=sluice.dev,resources=gates,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=services;configmaps;serviceaccounts,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=sluice-system,resources=leases,verbs=get;create;update
+
 const (
 	indexSecrets      = "spec.secrets.name"
 	indexDependencies = "spec.dependsOn"

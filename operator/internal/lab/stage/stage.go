@@ -1,0 +1,295 @@
+// Package stage sets the lab up as a cluster that runs Sluice from an overlay: control
+// plane, registry with signed images, the operator with its own rights, its webhooks,
+// Gate and Workloads.
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/lab"
+	"github.com/sluice-dev/sluice/operator/internal/overlay"
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
+)
+
+// Registry is the registry's name in manifests; the lab dials its own in its place.
+const Registry = "registry.example.com"
+
+// Names of the overlays' objects.
+const (
+	OperatorNamespace = "sluice-system"
+	SignerSecret      = "release-signer"
+	Deployment        = "sluice-manager"
+)
+
+// signed are the images of the sample fleet.
+var signed = []string{"shop/orders-db:15.3.0", "shop/cache:7.2.4", "shop/backup:1.2.0"}
+
+// Options of a stage.
+type Options struct {
+	// Root of the repository.
+	Root string
+	// Overlay below Root, such as kustomize/overlays/dev.
+	Overlay string
+	// Manager is the operator's binary.
+	Manager string
+	// Dir for kubeconfig and logs; empty: temporary.
+	Dir string
+	// Log gets a line per step.
+	Log io.Writer
+}
+
+// Stage is what is running.
+type Stage struct {
+	Cluster *lab.Cluster
+	// RegistryAddress is the host:port to dial for Registry.
+	RegistryAddress string
+	// Key that signed the sample images and that the overlay's Gate trusts.
+	Key *testkit.Key
+	// Manager is the operator's process, and ManagerURL where its health, and MetricsURL
+	// where its metrics are.
+	Manager                *lab.Process
+	ManagerURL, MetricsURL string
+	// WebhookURL is where the webhooks are served.
+	WebhookURL string
+
+	stopRegistry func()
+}
+
+// Up starts everything and returns when the operator answers and the overlay is applied.
+// On an error what was started is stopped.
+func Up(ctx context.Context, o Options) (*Stage, error) {
+	s := &Stage{}
+	if err := s.up(ctx, o); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+// Stop stops everything; it is safe to call at any time.
+func (s *Stage) Stop() error {
+	var err error
+	if s.Cluster != nil {
+		err = s.Cluster.Stop()
+	}
+	if s.stopRegistry != nil {
+		s.stopRegistry()
+	}
+	return err
+}
+
+func (s *Stage) up(ctx context.Context, o Options) error {
+	tools, err := lab.ToolsDir()
+	if err != nil {
+		return err
+	}
+	if s.Cluster, err = lab.Start(ctx, lab.Options{ToolsDir: tools, Dir: o.Dir, Log: o.Log}); err != nil {
+		return err
+	}
+	if err := s.startRegistry(); err != nil {
+		return err
+	}
+	objects, err := Objects(o.Root, o.Overlay)
+	if err != nil {
+		return err
+	}
+	platform, guarded := parts(objects)
+	return s.install(ctx, o, platform, guarded)
+}
+
+func (s *Stage) startRegistry() error {
+	var err error
+	if s.RegistryAddress, s.stopRegistry, err = lab.StartRegistry(); err != nil {
+		return err
+	}
+	if s.Key, err = testkit.NewKey(); err != nil {
+		return fmt.Errorf("make a signing key: %w", err)
+	}
+	for _, image := range signed {
+		if err := s.PushSigned(image); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PushSigned pushes a small image under repository:tag and signs it with the Key.
+func (s *Stage) PushSigned(image string) error {
+	digest, err := s.Push(image)
+	if err != nil {
+		return err
+	}
+	return s.Sign(image, digest)
+}
+
+// Push pushes a small image and returns its digest.
+func (s *Stage) Push(image string) (string, error) {
+	digest, err := testkit.PushImage(s.RegistryAddress+"/"+image, image)
+	if err != nil {
+		return "", fmt.Errorf("push %s: %w", image, err)
+	}
+	return digest, nil
+}
+
+// Sign signs an image by digest with the Key, in cosign's tag format.
+func (s *Stage) Sign(image, digest string) error {
+	repository, _, _ := cutTag(image)
+	if err := s.Key.SignTag(s.RegistryAddress+"/"+repository, digest); err != nil {
+		return fmt.Errorf("sign %s: %w", image, err)
+	}
+	return nil
+}
+
+func cutTag(image string) (repository, tag string, ok bool) {
+	for i := len(image) - 1; i >= 0 && image[i] != '/'; i-- {
+		if image[i] == ':' {
+			return image[:i], image[i+1:], true
+		}
+	}
+	return image, "", false
+}
+
+// Objects builds an overlay below root.
+func Objects(root, name string) ([]*unstructured.Unstructured, error) {
+	read, err := overlay.Read(root, filepath.Join(root, name), nil)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*unstructured.Unstructured, 0, len(read))
+	for _, o := range read {
+		out = append(out, o.Unstructured)
+	}
+	return out, nil
+}
+
+// parts tells the platform from what it guards: Gates and Workloads are admitted by the
+// operator, which has to run first.
+func parts(objects []*unstructured.Unstructured) (platform, guarded []*unstructured.Unstructured) {
+	for _, o := range objects {
+		if o.GroupVersionKind().Group == v1beta1.GroupVersion.Group {
+			guarded = append(guarded, o)
+		} else {
+			platform = append(platform, o)
+		}
+	}
+	return platform, guarded
+}
+
+// install applies the platform, runs the operator with its own rights, and applies what
+// it guards.
+func (s *Stage) install(ctx context.Context, o Options, platform, guarded []*unstructured.Unstructured) error {
+	ports, err := freePorts(3)
+	if err != nil {
+		return err
+	}
+	local := func(i int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[i])) }
+	s.WebhookURL, s.ManagerURL, s.MetricsURL = "https://"+local(0), "http://"+local(1), "http://"+local(2)+"/metrics"
+	lab.RedirectWebhooks(platform, s.WebhookURL)
+	if err := s.Cluster.Apply(ctx, append(platform, s.SignerManifest())); err != nil {
+		return err
+	}
+	deployment, err := operatorDeployment(platform)
+	if err != nil {
+		return err
+	}
+	s.Manager, err = s.Cluster.RunDeployment(ctx, o.Manager, deployment, lab.RunOptions{ExtraArgs: []string{
+		"--webhook-bind-address=127.0.0.1", "--webhook-port=" + strconv.Itoa(ports[0]), "--webhook-host=127.0.0.1",
+		"--health-probe-bind-address=" + local(1), "--metrics-bind-address=" + local(2),
+		"--registry-mirror=" + Registry + "=" + s.RegistryAddress,
+	}})
+	if err != nil {
+		return err
+	}
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	return s.Cluster.Apply(ctx, guarded)
+}
+
+// SignerManifest is the Secret with the public key that the overlays' Gates name.
+func (s *Stage) SignerManifest() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret",
+		"metadata":   map[string]any{"name": SignerSecret, "namespace": OperatorNamespace},
+		"stringData": map[string]any{"cosign.pub": s.Key.PublicPEM},
+	}}
+}
+
+func operatorDeployment(objects []*unstructured.Unstructured) (*appsv1.Deployment, error) {
+	for _, o := range objects {
+		if o.GetKind() == "Deployment" && o.GetName() == Deployment {
+			d := &appsv1.Deployment{}
+			return d, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, d)
+		}
+	}
+	return nil, fmt.Errorf("the overlay has no Deployment %s", Deployment)
+}
+
+// ready waits until the operator answers, or tells why it ended.
+func (s *Stage) ready(ctx context.Context) error {
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-s.Manager.Done():
+			return false, s.Manager.Wait()
+		default:
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.ManagerURL+"/readyz", nil)
+		if err != nil {
+			return false, err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return false, nil
+		}
+		return response.StatusCode == http.StatusOK, response.Body.Close()
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the operator to be ready: %w; its log is %s", err, s.Manager.Log())
+	}
+	return nil
+}
+
+// freePorts asks the kernel for ports that are free now.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("find a free port: %w", err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+// Root finds the repository at or above the working directory.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("working directory: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "kustomize", "base", "kustomization.yaml")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("kustomize/base is not at or above the working directory: run this in a clone of the repository")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
