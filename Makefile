@@ -1,0 +1,129 @@
+# Everything here runs on a laptop as it runs in CI. `make help` lists the targets.
+
+export CGO_ENABLED := 0
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+TOOLS := bin/tools
+CONTROLPLANE := $(TOOLS)/etcd $(TOOLS)/kube-apiserver $(TOOLS)/kube-controller-manager $(TOOLS)/kubectl
+POLICYTOOLS := $(TOOLS)/opa $(TOOLS)/kustomize
+SOURCES := $(shell find operator policies kustomize/base/crds -name '*.go' -o -name '*.rego' -o -path '*crds/*.yaml') go.mod go.sum
+IMAGE ?= registry.example.com/sluice/manager:dev
+OVERLAYS := dev ci e2e prod
+FUZZTIME ?= 10s
+
+##@ Start here
+
+.PHONY: help
+help: ## Show the targets
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build tools bin/demo ## Start a cluster and see the gate at work; KEEP=1 leaves it running
+	@bin/demo $(if $(KEEP),--keep)
+
+.PHONY: test
+test: tools build ## Run every test: Go, Rego, overlays, against a real API server
+	go vet ./...
+	go test -timeout 20m ./...
+	$(TOOLS)/opa test policies/
+
+##@ Build
+
+.PHONY: build
+build: bin/sluice bin/manager ## Build bin/sluice and bin/manager
+
+bin/sluice bin/manager: bin/%: $(SOURCES)
+	@echo "building $@ (with empty caches about 3 min on 2 cores) ..."
+	@start=$$(date +%s); go build -trimpath -ldflags "-s -w" -o $@ ./operator/cmd/$* && echo "built $@ in $$(($$(date +%s) - start)) s"
+
+bin/demo: $(SOURCES)
+	@go build -trimpath -ldflags "-s -w" -o $@ ./operator/test/demo
+
+.PHONY: image
+image: ## Build the operator's image (needs Docker): IMAGE=...
+	docker build -t $(IMAGE) .
+
+.PHONY: tools
+tools: $(CONTROLPLANE) $(POLICYTOOLS) ## Build the control plane, kubectl, opa and kustomize into bin/tools
+
+$(TOOLS)/etcd: hack/tools/controlplane/go.sum
+	@hack/tools/build controlplane go.etcd.io/etcd/server/v3 $@ '1 min'
+$(TOOLS)/kube-apiserver: hack/tools/controlplane/go.sum
+	@hack/tools/build controlplane k8s.io/kubernetes/cmd/kube-apiserver $@ '4 min'
+$(TOOLS)/kube-controller-manager: hack/tools/controlplane/go.sum
+	@hack/tools/build controlplane k8s.io/kubernetes/cmd/kube-controller-manager $@ '1 min'
+$(TOOLS)/kubectl: hack/tools/controlplane/go.sum
+	@hack/tools/build controlplane k8s.io/kubernetes/cmd/kubectl $@ '30 s'
+$(TOOLS)/kustomize: hack/tools/kustomize/go.sum
+	@hack/tools/build kustomize sigs.k8s.io/kustomize/kustomize/v5 $@ '15 s'
+$(TOOLS)/opa: hack/tools/opa/go.sum
+	@hack/tools/build opa github.com/open-policy-agent/opa $@ '1 min'
+$(TOOLS)/controller-gen: hack/tools/codegen/go.sum
+	@hack/tools/build codegen sigs.k8s.io/controller-tools/cmd/controller-gen $@ '30 s'
+$(TOOLS)/staticcheck: hack/tools/lint/go.sum
+	@hack/tools/build lint honnef.co/go/tools/cmd/staticcheck $@ '20 s'
+$(TOOLS)/deadcode: hack/tools/lint/go.sum
+	@hack/tools/build lint golang.org/x/tools/cmd/deadcode $@ '10 s'
+$(TOOLS)/actionlint: hack/tools/lint/go.sum
+	@hack/tools/build lint github.com/rhysd/actionlint/cmd/actionlint $@ '10 s'
+
+##@ Keep it right
+
+.PHONY: generate
+generate: $(TOOLS)/controller-gen ## Write everything that is generated: deepcopy, CRDs, RBAC, docs
+	$(TOOLS)/controller-gen object paths=./operator/api/...
+	$(TOOLS)/controller-gen crd:crdVersions=v1 output:crd:dir=kustomize/base/crds paths=./operator/api/...
+	$(TOOLS)/controller-gen rbac:roleName=sluice-manager output:rbac:dir=kustomize/base/rbac paths=./operator/internal/...
+	go run ./hack/policydocs > docs/policies.md
+
+.PHONY: verify
+verify: generate lint overlays ## Fail if anything generated, formatted, linted or built is off
+	@hack/verify-clean
+
+.PHONY: lint
+lint: $(TOOLS)/staticcheck $(TOOLS)/deadcode $(TOOLS)/actionlint $(TOOLS)/opa ## Run the linters
+	@test -z "$$(gofmt -l operator policies hack kustomize)" || { gofmt -l operator policies hack kustomize; echo 'run gofmt -w on these'; exit 1; }
+	go mod tidy -diff
+	$(TOOLS)/staticcheck ./...
+	@dead=$$($(TOOLS)/deadcode -test ./...) && test -z "$$dead" || { echo "dead code:"; echo "$$dead"; exit 1; }
+	$(TOOLS)/opa check --strict policies/
+	@test -z "$$($(TOOLS)/opa fmt --list policies/)" || { $(TOOLS)/opa fmt --list policies/; echo 'run opa fmt -w on these'; exit 1; }
+	$(TOOLS)/actionlint
+
+.PHONY: overlays
+overlays: $(TOOLS)/kustomize ## Build every overlay with stock kustomize
+	@for o in $(OVERLAYS); do $(TOOLS)/kustomize build kustomize/overlays/$$o > /dev/null && echo "kustomize/overlays/$$o builds" || exit 1; done
+	@for c in kustomize/components/*/example; do $(TOOLS)/kustomize build $$c > /dev/null && echo "$$c builds" || exit 1; done
+
+.PHONY: bench
+bench: tools ## Run the benchmarks, with allocations
+	go test -run '^$$' -bench . -benchmem ./operator/...
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME
+	@hack/fuzz $(FUZZTIME)
+
+##@ Use it
+
+.PHONY: lab
+lab: build tools ## Start a local cluster that runs Sluice, until Ctrl-C
+	@bin/sluice lab up
+
+.PHONY: install
+install: $(TOOLS)/kubectl ## Install the CRDs into the cluster of the current context
+	$(TOOLS)/kubectl apply --server-side -k kustomize/base/crds
+
+.PHONY: deploy
+deploy: install ## Install CRDs and operator into the cluster of the current context
+	$(TOOLS)/kubectl apply --server-side -k kustomize/base
+
+.PHONY: undeploy
+undeploy: $(TOOLS)/kubectl ## Remove the operator; CRDs and Workloads stay
+	$(TOOLS)/kubectl delete --ignore-not-found -k kustomize/base/webhook
+	$(TOOLS)/kubectl delete --ignore-not-found -k kustomize/base/manager
+
+.PHONY: clean
+clean: ## Remove what was built, tools included
+	rm -rf bin
