@@ -22,13 +22,18 @@ import (
 // Check evaluates the policies of a Gate. It keeps them compiled.
 type Check struct {
 	cache    *cache
+	workers  *workers
 	deadline time.Duration
 	grace    time.Duration
 }
 
-// New makes a check with an empty cache.
+// New makes a check with an empty cache. A process needs one: it keeps a goroutine per
+// CPU for its evaluations.
 func New() *Check {
-	return &Check{cache: newCache(limits.CompiledPolicies), deadline: limits.PolicyDeadline, grace: limits.PolicyGrace}
+	return &Check{
+		cache: newCache(limits.CompiledPolicies), workers: newWorkers(),
+		deadline: limits.PolicyDeadline, grace: limits.PolicyGrace,
+	}
 }
 
 // Evaluate implements gate.Check.
@@ -80,7 +85,7 @@ func (c *Check) watch(ctx context.Context, source *compiled, r *run) gate.Findin
 	stop := context.AfterFunc(ctx, r.meter.Cancel)
 	defer stop()
 	done := make(chan gate.Findings, 1)
-	go func() { done <- r.evaluate(ctx, c) }()
+	c.workers.run(func() { done <- r.evaluate(ctx, c) })
 	select {
 	case found := <-done:
 		return found
