@@ -57,21 +57,30 @@ const (
 	// PolicyBytes is the largest set of Rego modules from one source.
 	PolicyBytes = 1 << 20
 	// PolicySteps is how many expressions the policies of one source may evaluate over
-	// one object. The library takes about 10 000 for a Workload with six children, and a
-	// step about 300 ns. Unlike the deadline it cuts off at the same place on every
-	// machine, so that pull request and admission agree.
-	PolicySteps = 4_000_000
+	// one object. The largest group of the library takes 360 for a Workload with six
+	// children, and a step at most 1 µs. Unlike the deadline, and before it, it cuts off
+	// at the same place on every machine, so that pull request and admission agree.
+	PolicySteps = 1_000_000
 	// PolicyBuiltinBytes is how much text and how many collections (at 16 bytes per
 	// element) the built-in functions may make for the policies of one source over one
 	// object. Without it forty lines that double a string would take the process down.
-	PolicyBuiltinBytes = 64 << 20
+	PolicyBuiltinBytes = 16 << 20
 	// PolicyGrace is how long an evaluation may take to notice that its deadline is over.
 	// One that does not is inside a single call that cannot be interrupted; it is left
 	// behind, and its source decides nothing until it has ended.
 	PolicyGrace = 100 * time.Millisecond
-	// PolicyNesting is how deep brackets may nest in a Rego module. The compiler recurses,
-	// and a Go stack that overflows cannot be recovered from.
+	// PolicyNesting is how deep brackets, terms and else branches may nest in a Rego
+	// module. The compiler recurses, a Go stack that overflows cannot be recovered from,
+	// and a sum of 50 000 terms takes it a minute.
 	PolicyNesting = 256
+	// PolicyBodyExpressions is how many conditions one rule body may have; the compiler's
+	// time grows with their square, and 20 000 take three seconds.
+	PolicyBodyExpressions = 1000
+	// PolicyValueParts is how many parts a value may have that a rule writes out of other
+	// values: [x, x] of [y, y] and so on doubles with each, and cannot be interrupted.
+	PolicyValueParts = 100_000
+	// PolicyCompile is for compiling one source. The whole library takes 40 ms.
+	PolicyCompile = 5 * time.Second
 	// CompiledPolicies is how many sources are kept compiled: the library's six groups
 	// and those of some dozen Gates, at about 1 MiB each for sources of usual size.
 	CompiledPolicies = 64

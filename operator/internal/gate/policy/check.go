@@ -22,13 +22,18 @@ import (
 // Check evaluates the policies of a Gate. It keeps them compiled.
 type Check struct {
 	cache    *cache
+	workers  *workers
 	deadline time.Duration
 	grace    time.Duration
 }
 
-// New makes a check with an empty cache.
+// New makes a check with an empty cache. A process needs one: it keeps a goroutine per
+// CPU for its evaluations.
 func New() *Check {
-	return &Check{cache: newCache(limits.CompiledPolicies), deadline: limits.PolicyDeadline, grace: limits.PolicyGrace}
+	return &Check{
+		cache: newCache(limits.CompiledPolicies), workers: newWorkers(),
+		deadline: limits.PolicyDeadline, grace: limits.PolicyGrace,
+	}
 }
 
 // Evaluate implements gate.Check.
@@ -71,7 +76,7 @@ func (c *Check) evaluateSet(ctx context.Context, set gate.PolicySet, input ast.V
 		return only(undecided(set.Name, in, "an earlier evaluation of these policies has not ended, so that they are not evaluated",
 			"find the call that takes so long, such as glob.match or regex.match on a long text, and make it cheaper"))
 	}
-	return c.watch(ctx, source, &run{rules: source.rules, input: input, in: in})
+	return c.watch(ctx, source, &run{rules: source.rules, input: input, in: in, shared: topdown.NewVirtualCache})
 }
 
 // watch runs the evaluation and returns when its time is over, even if it is inside a
@@ -80,7 +85,7 @@ func (c *Check) watch(ctx context.Context, source *compiled, r *run) gate.Findin
 	stop := context.AfterFunc(ctx, r.meter.Cancel)
 	defer stop()
 	done := make(chan gate.Findings, 1)
-	go func() { done <- r.evaluate(ctx, c) }()
+	c.workers.run(func() { done <- r.evaluate(ctx, c) })
 	select {
 	case found := <-done:
 		return found
@@ -111,6 +116,8 @@ type run struct {
 	meter meter
 	// current is the index of the rule that is evaluated, for who watches from outside.
 	current atomic.Int32
+	// shared makes the store for values that rules share.
+	shared func() topdown.VirtualCache
 }
 
 func (r *run) evaluate(ctx context.Context, c *Check) (all gate.Findings) {
@@ -121,7 +128,7 @@ func (r *run) evaluate(ctx context.Context, c *Check) (all gate.Findings) {
 		}
 	}()
 	judged := r.in.Object.String()
-	shared := topdown.NewVirtualCache()
+	shared := r.shared()
 	for i := range r.rules {
 		rule := &r.rules[i]
 		r.current.Store(int32(i))
@@ -139,7 +146,7 @@ func (r *run) evaluate(ctx context.Context, c *Check) (all gate.Findings) {
 				"correct the policy; opa eval with this input shows the same error"))
 			// What a function could not work out is kept as undefined; the next rule has
 			// to meet the error itself.
-			shared = topdown.NewVirtualCache()
+			shared = r.shared()
 		}
 	}
 	return all

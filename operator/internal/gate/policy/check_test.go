@@ -183,6 +183,16 @@ func TestCheck_AFailingSharedRuleIsUndecidedForEveryUser(t *testing.T) {
 	}
 }
 
+func TestCheck_EvaluatesConftestPoliciesOverChildren(t *testing.T) {
+	set := house("package conftest\ndeny contains \"too many\" if {\n\tinput.kind == \"Deployment\"\n\tinput.spec.replicas > 2\n}\n")
+	set.Modules["main.rego"] = "package main\ndeny contains msg if {\n\tsome child in input.children\n" +
+		"\tsome msg in data.conftest.deny with input as child\n}\n"
+	found := New().Evaluate(context.Background(), goodInput(set))
+	if len(found.Deny) != 1 || found.Deny[0].Message != "too many" || len(found.Undecided) > 0 {
+		t.Fatal(show(found))
+	}
+}
+
 func TestCheck_BoundsWhatOneRuleFinds(t *testing.T) {
 	found := New().Evaluate(context.Background(), goodInput(house(`package main
 deny contains sprintf("finding %05d", [i]) if some i in numbers.range(1, 5000)`)))

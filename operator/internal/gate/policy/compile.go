@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
@@ -40,10 +41,21 @@ var ruleNames = regexp.MustCompile(`^(deny|violation|warn)(_[A-Za-z0-9_]+)?$`)
 
 // Compile says why a set of modules cannot be used: too large, not Rego v1, a function
 // that policies may not call, a deny that is not a set, or no rule at all. The message
-// has file and line. Admission of a Gate calls it.
+// has file and line. Admission of a Gate calls it. It takes limits.PolicyCompile at most.
 func Compile(set gate.PolicySet) error {
-	_, err := compileSet(set)
-	return err
+	done := make(chan error, 1)
+	go func() {
+		_, err := compileSet(set)
+		done <- err
+	}()
+	deadline := time.NewTimer(limits.PolicyCompile)
+	defer deadline.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-deadline.C:
+		return fmt.Errorf("compiling takes longer than %s (limits.PolicyCompile): split or simplify the modules", limits.PolicyCompile)
+	}
 }
 
 func compileSet(set gate.PolicySet) (_ *compiled, err error) {
@@ -59,6 +71,9 @@ func compileSet(set gate.PolicySet) (_ *compiled, err error) {
 	compiler := ast.NewCompiler().WithCapabilities(capabilities()).WithDefaultRegoVersion(ast.RegoV1)
 	if compiler.Compile(modules); compiler.Failed() {
 		return nil, explain(compiler.Errors)
+	}
+	if err := checkValues(compiler); err != nil {
+		return nil, err
 	}
 	found, err := findRules(set.Name, compiler)
 	if err != nil {
@@ -86,6 +101,9 @@ func parse(set gate.PolicySet) (map[string]*ast.Module, error) {
 		if module == nil {
 			return nil, fmt.Errorf("%s:1: the module is empty: start it with a package and write a rule", name)
 		}
+		if err := checkShape(module); err != nil {
+			return nil, err
+		}
 		modules[name] = module
 	}
 	return modules, nil
@@ -104,26 +122,6 @@ func checkSize(set gate.PolicySet) error {
 			size, limits.PolicyBytes)
 	}
 	return nil
-}
-
-// tooDeep returns the line at which brackets nest deeper than limits.PolicyNesting, 0 if
-// they never do. It counts brackets inside strings and comments too: good enough for a
-// bound that no policy written by hand comes near.
-func tooDeep(text string) int {
-	depth, line := 0, 1
-	for i := range len(text) {
-		switch text[i] {
-		case '\n':
-			line++
-		case '(', '[', '{':
-			if depth++; depth > limits.PolicyNesting {
-				return line
-			}
-		case ')', ']', '}':
-			depth = max(depth-1, 0)
-		}
-	}
-	return 0
 }
 
 // findRules finds every rule of every package that gives findings, in stable order.

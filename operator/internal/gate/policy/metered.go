@@ -90,14 +90,15 @@ var meteredFunctions = sync.OnceValue(func() []func(*rego.Rego) {
 })
 
 func charged(name string, before estimate) rego.BuiltinDyn {
-	call := topdown.GetBuiltin(name)
+	call, arity := topdown.GetBuiltin(name), ast.BuiltinMap[name].Decl.Arity()
 	return func(bctx rego.BuiltinContext, operands []*ast.Term) (*ast.Term, error) {
 		m, ok := bctx.Cancel.(*meter)
 		if !ok {
 			return nil, errors.New("evaluated without a meter")
 		}
 		if before != nil {
-			bytes, err := before(operands)
+			// What follows the arguments is the variable that takes the result.
+			bytes, err := before(operands[:arity])
 			if err == nil {
 				err = m.charge(bytes)
 			}
