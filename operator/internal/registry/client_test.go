@@ -376,6 +376,19 @@ func TestClient_HoldsContentToItsDigest(t *testing.T) {
 	}
 }
 
+func TestClient_HoldsContentOfTheRightSizeToItsDigest(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{Referrers: true})
+	ok(t, s.key.SignTag(s.repository, s.digest))
+	payload, _, err := s.key.SimpleSigning(s.repository, testkit.DigestOf("another image"))
+	ok(t, err)
+	s.Override(testkit.PathContains("/blobs/"), body(string(payload)))
+	_, err = New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil)
+	var broken *contentError
+	if !errors.As(err, &broken) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestClient_FollowsThePagesOfReferrers(t *testing.T) {
 	page := func(w http.ResponseWriter, link string, entries []v1.Descriptor) {
 		if link != "" {
