@@ -166,7 +166,7 @@ func (c *Client) target(ctx context.Context, repository string, kc authn.Keychai
 	}
 	who, err := c.access(ctx, repo, kc)
 	if err != nil {
-		return name.Repository{}, access{}, &Error{Op: "log in", Host: hostOf(repo), Repository: fullName(repo), Err: &contentError{text: "the credentials cannot be read: " + err.Error()}}
+		return name.Repository{}, access{}, &Error{Op: "log in to the registry", Host: hostOf(repo), Repository: fullName(repo), Err: &contentError{text: "the credentials cannot be read: " + err.Error()}}
 	}
 	return repo, who, nil
 }

@@ -156,7 +156,7 @@ func TestClient_SaysThatATagIsNotThere(t *testing.T) {
 	if !errors.As(err, &known) || !known.NotFound() {
 		t.Fatalf("got %v", err)
 	}
-	want := fmt.Sprintf("registry %s: cannot look up tag 2 in %s: it answered 404 Not Found: check the name, and push the image first", s.Host(), s.repository)
+	want := s.repository + ": cannot look up tag 2: the registry answered 404 Not Found: check the name, and push the image first"
 	if err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
 	}
@@ -240,7 +240,7 @@ func TestClient_DoesNotWaitForADeadRegistry(t *testing.T) {
 	ref, err := images.Parse(host + "/shop/web:1")
 	ok(t, err)
 	_, err = New(Options{}).Resolve(t.Context(), ref, nil)
-	want := fmt.Sprintf("registry %s: cannot log in in %s/shop/web: the connection failed: connection refused: check that the registry is up and reachable, and try again", host, host)
+	want := host + "/shop/web: cannot log in to the registry: the connection failed: connection refused: check that the registry is up and reachable, and try again"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -373,6 +373,19 @@ func TestClient_HoldsContentToItsDigest(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+func TestClient_HoldsContentOfTheRightSizeToItsDigest(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{Referrers: true})
+	ok(t, s.key.SignTag(s.repository, s.digest))
+	payload, _, err := s.key.SimpleSigning(s.repository, testkit.DigestOf("another image"))
+	ok(t, err)
+	s.Override(testkit.PathContains("/blobs/"), body(string(payload)))
+	_, err = New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil)
+	var broken *contentError
+	if !errors.As(err, &broken) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -32,7 +32,7 @@ type Error struct {
 // Error is one line without anything that differs from try to try, so that two gates
 // which meet the same failure say the same.
 func (e *Error) Error() string {
-	return fmt.Sprintf("registry %s: cannot %s in %s: %s: %s", e.Host, e.Op, e.Repository, e.reason(), e.Remedy())
+	return fmt.Sprintf("%s: cannot %s: %s: %s", e.Repository, e.Op, e.reason(), e.Remedy())
 }
 
 // Unwrap returns the cause.
@@ -43,7 +43,7 @@ func (e *Error) NotFound() bool { return e.Status == http.StatusNotFound }
 
 func (e *Error) reason() string {
 	if e.Status != 0 {
-		return fmt.Sprintf("it answered %d %s", e.Status, http.StatusText(e.Status))
+		return fmt.Sprintf("the registry answered %d %s", e.Status, http.StatusText(e.Status))
 	}
 	return plain(e.Err)
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 	"syscall"
 	"time"
@@ -84,6 +85,16 @@ func (h hosts) dialer() func(ctx context.Context, network, address string) (net.
 			}
 		}
 		return d.DialContext(ctx, network, address)
+	}
+}
+
+// proxy leaves mirrors out: they are dialled as configured.
+func (h hosts) proxy(of func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
+	return func(req *http.Request) (*url.URL, error) {
+		if _, mirrored := h.dialTarget(req.URL.Host); mirrored || of == nil {
+			return nil, nil
+		}
+		return of(req)
 	}
 }
 
@@ -189,6 +200,7 @@ func newTransport(base *http.Transport, h hosts) http.RoundTripper {
 	}
 	t := base.Clone()
 	t.DialContext = h.dialer()
+	t.Proxy = h.proxy(base.Proxy)
 	t.DialTLSContext = nil
 	// Sizes are bounded as they come over the wire.
 	t.DisableCompression = true

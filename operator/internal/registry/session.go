@@ -75,7 +75,7 @@ func (c *Client) session(ctx context.Context, repo name.Repository, who access) 
 		rt, err := transport.NewWithContext(ctx, repo.Registry, who.auth, c.transport, []string{repo.Scope(transport.PullScope)})
 		c.requests.WithLabelValues("login", code(statusOf(err), err)).Inc()
 		if err != nil {
-			return nil, &Error{Op: "log in", Host: hostOf(repo), Repository: fullName(repo), Status: statusOf(err), Err: err}
+			return nil, &Error{Op: "log in to the registry", Host: hostOf(repo), Repository: fullName(repo), Status: statusOf(err), Err: err}
 		}
 		s := &session{repo: repo, client: &http.Client{Transport: rt, CheckRedirect: followToGuard}, deadline: c.deadline, requests: c.requests}
 		c.sessions.Add(key, s, limits.CacheTTL)

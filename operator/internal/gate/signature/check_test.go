@@ -328,7 +328,8 @@ func TestCheck_KnowsTheKeysThatCosignMakes(t *testing.T) {
 	for name, algorithm := range map[string]protocommon.PublicKeyDetails{
 		"ECDSA P-256": protocommon.PublicKeyDetails_PKIX_ECDSA_P256_SHA_256,
 		"ECDSA P-384": protocommon.PublicKeyDetails_PKIX_ECDSA_P384_SHA_384,
-		"ECDSA P-384 with SHA-256, as cosign before 2.5": protocommon.PublicKeyDetails_PKIX_ECDSA_P384_SHA_256, //nolint:staticcheck // in the field
+		//lint:ignore SA1019 such signatures are in the field
+		"ECDSA P-384 with SHA-256, as cosign before 2.5": protocommon.PublicKeyDetails_PKIX_ECDSA_P384_SHA_256,
 		"RSA 2048":  protocommon.PublicKeyDetails_PKIX_RSA_PKCS1V15_2048_SHA256,
 		"Ed25519":   protocommon.PublicKeyDetails_PKIX_ED25519,
 		"Ed25519ph": protocommon.PublicKeyDetails_PKIX_ED25519_PH,
