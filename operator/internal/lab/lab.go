@@ -5,6 +5,9 @@
 // It starts the processes itself and not through controller-runtime's envtest: that one
 // puts every child into a process group of its own, where it outlives a parent that is
 // killed, and knows nothing of a context, a log or a controller manager.
+//
+// The node is a controller-runtime manager. A program that uses this package has to call
+// that library's log.SetLogger, or it prints a warning with a stack after 30 seconds.
 package lab
 
 import (
@@ -19,6 +22,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -37,6 +41,10 @@ type Options struct {
 	// Dir gets the kubeconfigs and logs, which stay there, and the data, which Stop
 	// removes. Empty: a new temporary folder, removed by Stop as a whole.
 	Dir string
+	// Definitions are CRDs to apply before the controllers start. Garbage collection
+	// learns of a CRD that comes later only when it looks again, every 30 s, and leaves
+	// the children of a deleted owner that long.
+	Definitions []*unstructured.Unstructured
 	// Log gets one line per step. Nil: silence.
 	Log io.Writer
 }
@@ -92,7 +100,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if c.log == nil {
 		c.log = io.Discard
 	}
-	if err := c.start(ctx, o.Dir); err != nil {
+	if err := c.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the lab: %w", err), c.Stop())
 	}
 	return c, nil
@@ -114,8 +122,8 @@ func checkTools(dir string) error {
 	return nil
 }
 
-func (c *Cluster) start(ctx context.Context, dir string) error {
-	if err := c.makeFolders(dir); err != nil {
+func (c *Cluster) start(ctx context.Context, o Options) error {
+	if err := c.makeFolders(o.Dir); err != nil {
 		return err
 	}
 	ca, err := newAuthority()
@@ -133,7 +141,7 @@ func (c *Cluster) start(ctx context.Context, dir string) error {
 	}{
 		{etcdTool, func() error { return c.startEtcd(ctx, f) }},
 		{apiserverTool, func() error { return c.startAPIServer(ctx, f, ca) }},
-		{"admin kubeconfig", func() error { return c.connect() }},
+		{fmt.Sprintf("admin access, with %d definitions,", len(o.Definitions)), func() error { return c.connect(ctx, o.Definitions) }},
 		{controllerTool, func() error { return c.startControllers(ctx, f, ca) }},
 		{"node " + node.Name, func() error { return c.startNode(ctx) }},
 	} {
@@ -166,8 +174,8 @@ func (c *Cluster) makeFolders(dir string) (err error) {
 	return nil
 }
 
-// connect makes the admin's client and kubeconfig.
-func (c *Cluster) connect() error {
+// connect makes the admin's client and kubeconfig, and applies the first objects.
+func (c *Cluster) connect(ctx context.Context, definitions []*unstructured.Unstructured) error {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("scheme of the lab's client: %w", err)
@@ -177,7 +185,10 @@ func (c *Cluster) connect() error {
 		return fmt.Errorf("client of the lab: %w", err)
 	}
 	c.client = admin
-	return writeKubeconfig(c.Kubeconfig(), c.config, "default")
+	if err := writeKubeconfig(c.Kubeconfig(), c.config, "default"); err != nil {
+		return err
+	}
+	return c.Apply(ctx, definitions)
 }
 
 func (c *Cluster) startNode(ctx context.Context) (err error) {
@@ -231,7 +242,8 @@ func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig"
 // Dir is the folder with kubeconfigs and logs.
 func (c *Cluster) Dir() string { return c.dir }
 
-// Processes that the cluster started, in order: the control plane first.
+// Processes that the cluster started, in order: the control plane (etcd, kube-apiserver,
+// kube-controller-manager) first. Those that ended are among them.
 func (c *Cluster) Processes() []*Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // shared is the cluster of all tests that do not stop one themselves.
@@ -26,6 +27,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
 	switch {
 	case os.Getenv(asParent) != "":
 		parentMain()

@@ -9,6 +9,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 )
 
 // toolsWith makes a folder of tools: the real ones, except those in scripts, which are
@@ -160,4 +167,49 @@ func TestToolsDir_FindsTheFolder(t *testing.T) {
 			t.Errorf("got %q (%v), want an error that names the variable", got, err)
 		}
 	})
+}
+
+func TestStart_DefinitionsAreCollectedFromTheStart(t *testing.T) {
+	tools, err := ToolsDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Start(t.Context(), Options{ToolsDir: tools, Dir: t.TempDir(), Definitions: definitions(t), Log: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := c.Apply(t.Context(), decode(t, fleet)); err != nil {
+		t.Fatal(err)
+	}
+	owner := &unstructured.Unstructured{}
+	owner.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(v1beta1.WorkloadKind))
+	if err := c.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, owner); err != nil {
+		t.Fatal(err)
+	}
+	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "child",
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, owner.GroupVersionKind())},
+	}}
+	if err := c.client.Create(t.Context(), child); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.client.Delete(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	eventually(t, "the child of a deleted Workload is collected", func(ctx context.Context) error {
+		err := c.client.Get(ctx, client.ObjectKeyFromObject(child), child)
+		if err == nil {
+			return errors.New("it is there")
+		}
+		return client.IgnoreNotFound(err)
+	})
+	if waited := time.Since(begin); waited > 15*time.Second {
+		t.Errorf("it took %s: garbage collection did not know the kind", waited)
+	}
 }

@@ -397,7 +397,7 @@ func TestNode_PlaysAThousandPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "1,000 pods are gone", noPods(ns, "many"))
-	for _, p := range shared.Processes() {
+	for _, p := range shared.Processes()[:3] {
 		rss, err := p.RSS()
 		t.Logf("%s holds %d MiB after it (%v)", p.Name(), rss>>20, err)
 	}
