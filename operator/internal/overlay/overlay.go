@@ -29,7 +29,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
-// Object is one object and the file it came from, relative to where it was read.
+// Object is one object and the file it came from, as the user would name it.
 type Object struct {
 	*unstructured.Unstructured
 	File string
@@ -72,7 +72,26 @@ func Read(root, name string, stdin io.Reader) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	shown := fromHere(rootPath)
+	for i := range objects {
+		objects[i].File = shown(objects[i].File)
+	}
 	return objects, nil
+}
+
+// fromHere names files below root the way the user would type them.
+func fromHere(root string) func(string) string {
+	here, err := os.Getwd()
+	if err != nil {
+		return func(file string) string { return file }
+	}
+	return func(file string) string {
+		whole := filepath.Join(root, filepath.FromSlash(file))
+		if relative, err := filepath.Rel(here, whole); err == nil && !strings.HasPrefix(relative, "..") {
+			return relative
+		}
+		return whole
+	}
 }
 
 func read(fsys *rooted, below string) ([]Object, error) {

@@ -34,7 +34,7 @@ var steps = []step{
 // verdicts runs sluice check on the overlay of the demo.
 func (d *demo) check(ctx context.Context, format string) (output, error) {
 	return d.run(ctx, d.sluice, "check", "operator/test/demo/overlay",
-		"--gate", "kustomize/overlays/dev", "--gate", d.signer, "--root", "/",
+		"--gate", "kustomize/overlays/dev", "--gate", d.signer,
 		"--registry-mirror", stage.Registry+"="+d.stage.RegistryAddress, "--format", format)
 }
 

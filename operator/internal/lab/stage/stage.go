@@ -97,17 +97,18 @@ func (s *Stage) up(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if s.Cluster, err = lab.Start(ctx, lab.Options{ToolsDir: tools, Dir: o.Dir, Log: o.Log}); err != nil {
+	objects, err := Objects(o.Root, o.Overlay)
+	if err != nil {
+		return err
+	}
+	definitions, platform, guarded := parts(objects)
+	s.Cluster, err = lab.Start(ctx, lab.Options{ToolsDir: tools, Dir: o.Dir, Definitions: definitions, Log: o.Log})
+	if err != nil {
 		return err
 	}
 	if err := s.startRegistry(); err != nil {
 		return err
 	}
-	objects, err := Objects(o.Root, o.Overlay)
-	if err != nil {
-		return err
-	}
-	platform, guarded := parts(objects)
 	return s.install(ctx, o, platform, guarded)
 }
 
@@ -176,17 +177,20 @@ func Objects(root, name string) ([]*unstructured.Unstructured, error) {
 	return out, nil
 }
 
-// parts tells the platform from what it guards: Gates and Workloads are admitted by the
-// operator, which has to run first.
-func parts(objects []*unstructured.Unstructured) (platform, guarded []*unstructured.Unstructured) {
+// parts tells definitions, platform and what is guarded apart: Gates and Workloads are
+// admitted by the operator, which has to run first.
+func parts(objects []*unstructured.Unstructured) (definitions, platform, guarded []*unstructured.Unstructured) {
 	for _, o := range objects {
-		if o.GroupVersionKind().Group == v1beta1.GroupVersion.Group {
+		switch {
+		case o.GetKind() == "CustomResourceDefinition":
+			definitions = append(definitions, o)
+		case o.GroupVersionKind().Group == v1beta1.GroupVersion.Group:
 			guarded = append(guarded, o)
-		} else {
+		default:
 			platform = append(platform, o)
 		}
 	}
-	return platform, guarded
+	return definitions, platform, guarded
 }
 
 // install applies the platform, runs the operator with its own rights, and applies what
