@@ -366,6 +366,10 @@ type GateStatus struct {
 	Gate string `json:"gate,omitempty"`
 	// Verdict is Allow, Warn, Deny or Error.
 	Verdict string `json:"verdict"`
+	// VerdictDigest is the SHA-256 of the verdict's canonical JSON. The same digest in a
+	// pull request, in the audit log and here means the same verdict, to the byte.
+	// +optional
+	VerdictDigest string `json:"verdictDigest,omitempty"`
 	// PolicyDigest identifies the rules that were applied.
 	// +optional
 	PolicyDigest string `json:"policyDigest,omitempty"`

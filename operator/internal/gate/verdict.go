@@ -97,6 +97,10 @@ type Verdict struct {
 // gates which agree give the same bytes.
 func (v Verdict) Canonical() []byte { return canonical(v) }
 
+// Digest is the SHA-256 of the canonical JSON, as "sha256:<hex>": two gates agree when
+// theirs are equal.
+func (v Verdict) Digest() string { return digest(v) }
+
 // Worst returns the verdict with the worst outcome, the first of them if several are
 // equally bad. It is what a user is shown when several Gates judged one object.
 func Worst(verdicts []Verdict) Verdict {

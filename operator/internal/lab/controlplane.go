@@ -68,7 +68,12 @@ func (c *Cluster) startAPIServer(ctx context.Context, f files, ca *authority) er
 	if err != nil {
 		return fmt.Errorf("port of kube-apiserver: %w", err)
 	}
+	policy, err := c.writeAuditPolicy()
+	if err != nil {
+		return err
+	}
 	p, err := c.launch(apiserverTool,
+		"--audit-policy-file="+policy, "--audit-log-path="+c.AuditLog(),
 		"--etcd-servers="+c.etcdURL, "--etcd-cafile="+f.ca, "--etcd-certfile="+f.clientCert, "--etcd-keyfile="+f.clientKey,
 		"--bind-address=127.0.0.1", "--secure-port="+port,
 		"--advertise-address="+unroutable, "--endpoint-reconciler-type=none",
@@ -97,6 +102,30 @@ func (c *Cluster) startAPIServer(ctx context.Context, f files, ca *authority) er
 		return err
 	}
 	return c.untilReady(ctx, p, probe)
+}
+
+// auditPolicy records who wrote what of Sluice's kinds, with the annotations that its
+// webhooks add: their verdicts.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - level: Metadata
+    verbs: [create, update, patch, delete]
+    resources: [{group: sluice.dev}]
+  - level: None
+`
+
+// AuditLog is the API server's audit log of writes to Sluice's kinds: a JSON
+// audit.k8s.io/v1 Event a line, written before the request is answered.
+func (c *Cluster) AuditLog() string { return filepath.Join(c.dir, "audit.log") }
+
+func (c *Cluster) writeAuditPolicy() (string, error) {
+	file := filepath.Join(c.data, "audit-policy.yaml")
+	if err := os.WriteFile(file, []byte(auditPolicy), 0o600); err != nil {
+		return "", fmt.Errorf("write the audit policy: %w", err)
+	}
+	return file, nil
 }
 
 func (c *Cluster) startControllers(ctx context.Context, f files, ca *authority) error {

@@ -340,7 +340,7 @@ func gateStatus(s *scope) *v1beta1.GateStatus {
 		return nil
 	}
 	worst := gate.Worst(s.judgement.Verdicts)
-	out := &v1beta1.GateStatus{Gate: worst.Gate, Verdict: string(worst.Outcome), PolicyDigest: worst.PolicyDigest}
+	out := &v1beta1.GateStatus{Gate: worst.Gate, Verdict: string(worst.Outcome), VerdictDigest: worst.Digest(), PolicyDigest: worst.PolicyDigest}
 	for _, f := range worst.Violations[:min(len(worst.Violations), limits.StatusFindings)] {
 		out.Violations = append(out.Violations, v1beta1.ViolationStatus{
 			Policy: f.Policy, Severity: f.Severity, Object: f.Object, Path: f.Path, Message: f.Message, Remedy: f.Remedy,

@@ -1,0 +1,104 @@
+package conformance
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/sluice-dev/sluice/operator/"
+
+// layer of each package, by longest prefix. A package imports packages of lower layers
+// only: decision code cannot reach I/O, and the gates cannot reach each other.
+var layers = map[string]int{
+	"internal/limits": 0, "internal/redact": 0, "api/": 0,
+	"internal/gate": 1, "internal/metrics": 1, "internal/kustomize": 1, "internal/schema": 1,
+	"internal/gate/": 2, "internal/images": 2, "internal/delta": 2, "internal/render": 2, "internal/overlay": 2, "internal/report": 2,
+	"internal/registry":    3,
+	"internal/gather":      4,
+	"internal/controller/": 5, "internal/admission": 5,
+	"internal/testkit": 6,
+	"internal/lab":     7, "internal/lab/node": 6,
+	"internal/lab/stage": 8,
+	"internal/cli":       9,
+	"cmd/":               10, "internal/gate/policy/policydocs": 10,
+	"test/": 11,
+}
+
+// never lists what a package must not import although its layer would allow it.
+var never = map[string][]string{
+	"internal/cli":         {"internal/controller/", "internal/admission"},
+	"internal/controller/": {"internal/testkit", "internal/lab"},
+	"cmd/manager":          {"internal/testkit", "internal/lab", "internal/cli"},
+	"internal/gate":        {"k8s.io/", "sigs.k8s.io/", "net/http", "time", "os"},
+}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+}
+
+func TestImports_GoDownOnly(t *testing.T) {
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		own, ok := layerOf(name)
+		if !ok {
+			t.Errorf("%s has no layer: add it to the table", name)
+			continue
+		}
+		for _, i := range p.Imports {
+			imported := strings.TrimPrefix(i, module)
+			if imported != i {
+				if theirs, ok := layerOf(imported); ok && theirs >= own && !siblings(name, imported) {
+					t.Errorf("%s (layer %d) imports %s (layer %d)", name, own, imported, theirs)
+				}
+			}
+			for _, forbidden := range never[longest(never, name)] {
+				if imported == strings.TrimSuffix(forbidden, "/") || strings.HasPrefix(imported, forbidden) && strings.HasSuffix(forbidden, "/") {
+					t.Errorf("%s imports %s, which it must not", name, imported)
+				}
+			}
+		}
+	}
+}
+
+// siblings are a command's own parts, such as a main below the package that it prints.
+func siblings(name, imported string) bool { return strings.HasPrefix(name, imported+"/") }
+
+func layerOf(name string) (int, bool) {
+	key := longest(layers, name)
+	layer, ok := layers[key]
+	return layer, ok
+}
+
+func longest[V any](table map[string]V, name string) string {
+	best := ""
+	for key := range table {
+		if (name == key || strings.HasSuffix(key, "/") && strings.HasPrefix(name, key)) && len(key) > len(best) {
+			best = key
+		}
+	}
+	return best
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", module+"...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []pkg
+	decoder := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p pkg
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}

@@ -1,0 +1,71 @@
+package conformance
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/sluice-dev/sluice/operator/internal/cli"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
+)
+
+// TestOverlays_PassTheirOwnGate checks each overlay as a pull request to it would be.
+func TestOverlays_PassTheirOwnGate(t *testing.T) {
+	root, err := stage.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := testkit.NewRegistry(testkit.RegistryOptions{Referrers: true})
+	t.Cleanup(registry.Close)
+	key, err := testkit.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, image := range []string{"orders-db:15.3.0", "cache:7.2.4", "backup:1.2.0"} {
+		digest, err := testkit.PushImage(registry.Host()+"/shop/"+image, "shop/"+image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		repository := registry.Host() + "/shop/" + image[:bytes.IndexByte([]byte(image), ':')]
+		if err := key.SignTag(repository, digest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signer := filepath.Join(t.TempDir(), "signer.yaml")
+	manifest, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Secret",
+		"metadata":   map[string]any{"name": stage.SignerSecret, "namespace": stage.OperatorNamespace},
+		"stringData": map[string]any{"cosign.pub": key.PublicPEM},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(signer, manifest, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, environment := range []string{"dev", "ci", "e2e", "prod"} {
+		t.Run(environment, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			code := cli.Main(t.Context(), []string{
+				"check", filepath.Join(root, "kustomize", "overlays", environment), "--gate=" + signer, "--format=json",
+				"--registry-mirror=" + stage.Registry + "=" + registry.Host(),
+			}, nil, &stdout, &stderr)
+			if code != 0 {
+				t.Fatalf("exit code %d: %s%s", code, stderr.String(), stdout.String())
+			}
+			verdicts := decode(t, stdout.Bytes())
+			if len(verdicts) != 2 {
+				t.Fatalf("%d verdicts; the fleet has two Workloads", len(verdicts))
+			}
+			for _, v := range verdicts {
+				if v.Outcome != gate.OutcomeAllow || v.Gate != environment || len(v.Warnings) != 0 {
+					t.Errorf("verdict: %s", v.Canonical())
+				}
+			}
+		})
+	}
+}

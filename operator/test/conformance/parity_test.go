@@ -1,0 +1,270 @@
+// Package conformance holds Sluice to its promise: one verdict in the pull request, at
+// admission and on every reconcile.
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/cli"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
+	"github.com/sluice-dev/sluice/operator/internal/overlay"
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
+)
+
+// want is the outcome of every fixture, by file name. A fixture without one fails.
+var want = map[string]gate.Outcome{
+	"allowed":                gate.OutcomeAllow,
+	"allowed-with-warning":   gate.OutcomeWarn,
+	"broken-patch":           gate.OutcomeDeny,
+	"bundle":                 gate.OutcomeAllow,
+	"defaults-only":          gate.OutcomeDeny,
+	"latest":                 gate.OutcomeDeny,
+	"look-alike":             gate.OutcomeDeny,
+	"no-such-tag":            gate.OutcomeError,
+	"not-an-image":           gate.OutcomeDeny,
+	"persistent":             gate.OutcomeDeny,
+	"persistent-with-backup": gate.OutcomeAllow,
+	"pinned":                 gate.OutcomeAllow,
+	"pinned-elsewhere":       gate.OutcomeDeny,
+	"privileged":             gate.OutcomeDeny,
+	"registry-down":          gate.OutcomeError,
+	"secret-literal":         gate.OutcomeDeny,
+	"sidecar":                gate.OutcomeDeny,
+	"static-allow":           gate.OutcomeAllow,
+	"unmatched":              gate.OutcomeDeny,
+	"unsigned":               gate.OutcomeDeny,
+}
+
+const fixtures = "testdata/workloads"
+
+type suite struct {
+	stage  *stage.Stage
+	client client.Client
+	gates  []string
+}
+
+// TestParity_TheThreeGatesGiveTheSameBytes runs the real thing at all three: the CLI; an
+// API server that asks the operator's webhook and writes its verdict to the audit log;
+// and, with the webhook out of the way, the operator's reconciler.
+func TestParity_TheThreeGatesGiveTheSameBytes(t *testing.T) {
+	s := newSuite(t)
+	files, err := os.ReadDir(fixtures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pullRequest := map[string][]byte{}
+	for _, f := range files {
+		name := strings.TrimSuffix(f.Name(), ".yaml")
+		t.Run("pull request and admission agree on "+name, func(t *testing.T) {
+			pullRequest[name] = s.check(t, name)
+			if got, want := outcome(t, pullRequest[name]), want[name]; got != want {
+				t.Fatalf("the verdict is %q and should be %q: %s", got, want, pullRequest[name])
+			}
+			if got := s.admit(t, name); !bytes.Equal(got, pullRequest[name]) {
+				t.Errorf("admission:    %s\npull request: %s", got, pullRequest[name])
+			}
+		})
+	}
+	s.removeWebhook(t)
+	for _, f := range files {
+		name := strings.TrimSuffix(f.Name(), ".yaml")
+		t.Run("the reconciler agrees on "+name, func(t *testing.T) {
+			worst := gate.Worst(decode(t, pullRequest[name]))
+			if got := s.reconcile(t, name); got.VerdictDigest != worst.Digest() {
+				t.Errorf("status.gate has verdict %s, digest %s; the pull request has %s: %s", got.Verdict, got.VerdictDigest, worst.Digest(), worst.Canonical())
+			}
+		})
+	}
+}
+
+func newSuite(t *testing.T) *suite {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	root, err := stage.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := stage.Up(ctx, stage.Options{
+		Root: root, Overlay: "kustomize/overlays/dev", Manager: filepath.Join(root, "bin", "manager"), Log: testLog{t},
+	})
+	if err != nil {
+		t.Fatalf("start the lab (run `make build tools` first): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := st.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &suite{stage: st}
+	if s.client, err = client.New(st.Cluster.Config(), client.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	s.prepare(ctx, t)
+	return s
+}
+
+func (s *suite) prepare(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if _, err := s.stage.Push("shop/report:0.9.0"); err != nil {
+		t.Fatal(err)
+	}
+	digest, err := s.stage.Push("shop/bundled:1.0.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.stage.Key.SignBundle(s.stage.RegistryAddress+"/shop/bundled", digest); err != nil {
+		t.Fatal(err)
+	}
+	latest, err := testkit.PushImage(s.stage.RegistryAddress+"/shop/cache:latest", "shop/cache:7.2.4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.stage.Sign("shop/cache:latest", latest); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.stage.Cluster.Apply(ctx, s.objects(t, "testdata/gates.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	signer, err := s.stage.SignerManifest().MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "signer.json")
+	if err := os.WriteFile(file, signer, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.gates = []string{"testdata/gates.yaml", file}
+}
+
+func (s *suite) objects(t *testing.T, file string) []*unstructured.Unstructured {
+	t.Helper()
+	read, err := overlay.Read("", file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []*unstructured.Unstructured
+	for _, o := range read {
+		out = append(out, o.Unstructured)
+	}
+	return out
+}
+
+func (s *suite) fixture(t *testing.T, name string) *unstructured.Unstructured {
+	t.Helper()
+	return s.objects(t, filepath.Join(fixtures, name+".yaml"))[0]
+}
+
+// check is the verdicts of the pull request.
+func (s *suite) check(t *testing.T, name string) []byte {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	args := []string{"check", filepath.Join(fixtures, name+".yaml"), "--format=json", "--registry-mirror=" + stage.Registry + "=" + s.stage.RegistryAddress}
+	for _, g := range s.gates {
+		args = append(args, "--gate="+g)
+	}
+	code := cli.Main(t.Context(), args, nil, &stdout, &stderr)
+	if wantCode := map[gate.Outcome]int{gate.OutcomeDeny: 1, gate.OutcomeError: 3}[want[name]]; code != wantCode {
+		t.Fatalf("exit code is %d and should be %d: %s%s", code, wantCode, stderr.String(), stdout.String())
+	}
+	return bytes.TrimSpace(stdout.Bytes())
+}
+
+// admit asks the API server to create the fixture, dry, and returns the verdicts that its
+// audit log has from the webhook.
+func (s *suite) admit(t *testing.T, name string) []byte {
+	t.Helper()
+	err := s.client.Create(t.Context(), s.fixture(t, name), client.DryRunAll)
+	if blocked := want[name].Blocks(); (err != nil) != blocked {
+		t.Fatalf("the API server answers %v; blocked should be %t", err, blocked)
+	}
+	log, err := os.ReadFile(s.stage.Cluster.AuditLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range bytes.Split(log, []byte("\n")) {
+		var event struct {
+			Verb        string
+			ObjectRef   struct{ Name, Namespace string }
+			Annotations map[string]string
+		}
+		if len(line) > 0 && json.Unmarshal(line, &event) != nil {
+			continue
+		}
+		if event.Verb == "create" && event.ObjectRef.Namespace == "parity" && event.ObjectRef.Name == name {
+			return []byte(event.Annotations["workloads.sluice.dev/verdicts"])
+		}
+	}
+	t.Fatalf("the audit log has no creation of %s", name)
+	return nil
+}
+
+func (s *suite) removeWebhook(t *testing.T) {
+	t.Helper()
+	config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	config.Name = "sluice"
+	if err := s.client.Delete(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reconcile stores the fixture and returns what the operator says of it.
+func (s *suite) reconcile(t *testing.T, name string) v1beta1.GateStatus {
+	t.Helper()
+	u := s.fixture(t, name)
+	// The API server's own caches may still ask the webhook for a moment.
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		return s.client.Create(ctx, u.DeepCopy()) == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("create %s without the webhook: %v", name, err)
+	}
+	w := &v1beta1.Workload{}
+	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		if err := s.client.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
+			return false, err
+		}
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, w)
+		return w.Status.Gate != nil && w.Status.ObservedGeneration == w.Generation, err
+	})
+	if err != nil {
+		t.Fatalf("wait for the operator to judge %s: %v", name, err)
+	}
+	return *w.Status.Gate
+}
+
+func decode(t *testing.T, raw []byte) []gate.Verdict {
+	t.Helper()
+	var all []gate.Verdict
+	if err := json.Unmarshal(raw, &all); err != nil {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	return all
+}
+
+func outcome(t *testing.T, raw []byte) gate.Outcome {
+	t.Helper()
+	return gate.Worst(decode(t, raw)).Outcome
+}
+
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(p []byte) (int, error) {
+	l.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
