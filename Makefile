@@ -95,7 +95,6 @@ lint: $(TOOLS)/staticcheck $(TOOLS)/deadcode $(TOOLS)/actionlint $(TOOLS)/opa ##
 .PHONY: overlays
 overlays: $(TOOLS)/kustomize ## Build every overlay with stock kustomize
 	@for o in $(OVERLAYS); do $(TOOLS)/kustomize build kustomize/overlays/$$o > /dev/null && echo "kustomize/overlays/$$o builds" || exit 1; done
-	@for c in kustomize/components/*/example; do $(TOOLS)/kustomize build $$c > /dev/null && echo "$$c builds" || exit 1; done
 
 .PHONY: bench
 bench: tools ## Run the benchmarks, with allocations

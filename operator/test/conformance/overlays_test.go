@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-dev/sluice/operator/internal/cli"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
+	"github.com/sluice-dev/sluice/operator/internal/overlay"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
@@ -67,5 +71,34 @@ func TestOverlays_PassTheirOwnGate(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestComponents_CertManagerReplacesTheOwnCertificates(t *testing.T) {
+	read, err := overlay.Read("", "testdata/cert-manager", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, o := range read {
+		found[o.GetKind()] = true
+		switch o.GetKind() {
+		case "ValidatingWebhookConfiguration":
+			if o.GetAnnotations()["cert-manager.io/inject-ca-from"] == "" {
+				t.Error("cert-manager is not told to inject its authority")
+			}
+		case "Deployment":
+			containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+			if err != nil {
+				t.Fatal(err)
+			}
+			args, _, _ := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+			if !slices.Contains(args, "--webhook-certificate-dir=/certificates") {
+				t.Errorf("args are %v", args)
+			}
+		}
+	}
+	if !found["Certificate"] || !found["Issuer"] {
+		t.Errorf("kinds: %v", found)
 	}
 }
