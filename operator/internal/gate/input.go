@@ -100,13 +100,44 @@ type ImageRule struct {
 	Authorities   []Authority
 	Require       Requirement
 	RequireDigest bool
+	// ByChildren: of an image index, every image in it has to be signed, and not the index.
+	ByChildren   bool              `json:",omitempty"`
+	Attestations []AttestationRule `json:",omitempty"`
 }
 
-// Authority is someone whose signature counts.
+// AttestationRule demands a statement about the image.
+type AttestationRule struct {
+	// PredicateType that the statement has to have, to the letter.
+	PredicateType string
+	// Authorities by name, any of which may have signed it; empty: any of the rule's.
+	Authorities []string `json:",omitempty"`
+	// Policy is a Rego module over the statement ("" if none): what its deny says, denies.
+	Policy string `json:",omitempty"`
+}
+
+// Keyless is an identity that a certificate authority such as Fulcio vouches for.
+// Exactly one of each exact value and pattern is set. Patterns are RE2 and have to match
+// in full.
+type Keyless struct {
+	Issuer        string `json:",omitempty"`
+	IssuerRegExp  string `json:",omitempty"`
+	Subject       string `json:",omitempty"`
+	SubjectRegExp string `json:",omitempty"`
+	// TrustedRoot is trusted_root.json.
+	TrustedRoot []byte
+	// IgnoreTransparencyLog and IgnoreCertificateLog accept signatures without an entry
+	// in logs that the trusted root lists. The verdict then warns.
+	IgnoreTransparencyLog bool `json:",omitempty"`
+	IgnoreCertificateLog  bool `json:",omitempty"`
+}
+
+// Authority is someone whose signature counts: a key or an identity.
 type Authority struct {
 	Name string
 	// PublicKeyPEM is a PKIX public key.
-	PublicKeyPEM string
+	PublicKeyPEM string `json:",omitempty"`
+	// Keyless identity, in place of a key.
+	Keyless *Keyless `json:",omitempty"`
 	// Unavailable says why the key could not be read; where the authority is needed the
 	// verdict is Error.
 	Unavailable string `json:",omitempty"`
@@ -159,10 +190,23 @@ type Image struct {
 	Digest string
 	// Signatures that the registry holds for Digest, not yet verified.
 	Signatures []Signature
+	// Attestations that the registry holds for Digest, not yet verified.
+	Attestations []Signature
+	// Children of an image index with their signatures, where a rule asks for those.
+	Children []ChildImage
 	// Invalid says why Ref is not an image reference.
 	Invalid string
 	// Unavailable says why digest or signatures could not be read.
 	Unavailable string
+}
+
+// ChildImage is one image of an index.
+type ChildImage struct {
+	// Digest of the child, "sha256:<hex>".
+	Digest string
+	// Platform as os/architecture[/variant], for messages.
+	Platform   string
+	Signatures []Signature
 }
 
 // SignatureFormat is how a signature is stored.
@@ -175,15 +219,22 @@ const (
 	FormatCosignTag SignatureFormat = "cosign-tag"
 	// FormatBundle is a sigstore bundle (v0.3) in an OCI 1.1 referrer.
 	FormatBundle SignatureFormat = "bundle"
+	// FormatAttestationTag is a layer of the image tagged sha256-<hex>.att: a DSSE envelope.
+	FormatAttestationTag SignatureFormat = "attestation-tag"
 )
 
 // Signature is one signature as the registry holds it.
 type Signature struct {
 	Format SignatureFormat
-	// Payload that was signed (FormatCosignTag).
+	// Payload that was signed (FormatCosignTag), or the DSSE envelope's JSON
+	// (FormatAttestationTag).
 	Payload []byte
 	// Base64 signature over Payload (FormatCosignTag).
 	Base64 string
+	// Certificate and Chain in PEM, the Rekor entry with its promise
+	// (dev.sigstore.cosign/bundle) and the timestamp
+	// (dev.sigstore.cosign/rfc3161timestamp), of keyless signatures in the two tag formats.
+	Certificate, Chain, RekorBundle, Timestamp []byte
 	// Bundle is the bundle's JSON (FormatBundle).
 	Bundle []byte
 }
