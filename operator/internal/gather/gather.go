@@ -96,17 +96,14 @@ func (j *Judge) Workload(ctx context.Context, w *v1beta1.Workload, known map[str
 	return out
 }
 
-// gates finds the namespace and the Gates that match, with their references read in.
+// gates finds the namespace and the Gates that match, with their references read in. That
+// none matches is said only after asking past the cache: a Gate, or a namespace's label,
+// that was applied a moment before the Workload has to count.
 func (j *Judge) gates(ctx context.Context, w *v1beta1.Workload) (gate.Namespace, []gate.Config, error) {
-	ns, err := j.source.Namespace(ctx, w.Namespace)
-	if err != nil {
-		return ns, nil, fmt.Errorf("labels of namespace %s, which decide what Gate applies: %w", w.Namespace, err)
+	ns, matched, err := j.match(ctx, w, false)
+	if err != nil || len(matched) == 0 {
+		ns, matched, err = j.match(ctx, w, true)
 	}
-	all, err := j.source.Gates(ctx)
-	if err != nil {
-		return ns, nil, fmt.Errorf("list Gates: %w", err)
-	}
-	matched, err := matching(all, ns, w)
 	if err != nil {
 		return ns, nil, err
 	}
@@ -119,6 +116,19 @@ func (j *Judge) gates(ctx context.Context, w *v1beta1.Workload) (gate.Namespace,
 		configs = append(configs, c)
 	}
 	return ns, configs, nil
+}
+
+func (j *Judge) match(ctx context.Context, w *v1beta1.Workload, fresh bool) (gate.Namespace, []v1beta1.Gate, error) {
+	ns, err := j.source.Namespace(ctx, w.Namespace, fresh)
+	if err != nil {
+		return ns, nil, fmt.Errorf("labels of namespace %s, which decide what Gate applies: %w", w.Namespace, err)
+	}
+	all, err := j.source.Gates(ctx, fresh)
+	if err != nil {
+		return ns, nil, fmt.Errorf("list Gates: %w", err)
+	}
+	matched, err := matching(all, ns, w)
+	return ns, matched, err
 }
 
 func gatesRemedy(err error, namespace string) string {

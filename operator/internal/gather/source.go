@@ -20,10 +20,10 @@ import (
 // Source reads Kubernetes objects: from files in the CLI, from the cluster elsewhere. An
 // object that is not there is an apierrors NotFound error.
 type Source interface {
-	// Gates returns every Gate.
-	Gates(ctx context.Context) ([]v1beta1.Gate, error)
-	// Namespace returns the labels of a namespace.
-	Namespace(ctx context.Context, name string) (gate.Namespace, error)
+	// Gates returns every Gate. With fresh the answer must not lag behind what was written.
+	Gates(ctx context.Context, fresh bool) ([]v1beta1.Gate, error)
+	// Namespace returns the labels of a namespace. With fresh the answer must not lag.
+	Namespace(ctx context.Context, name string, fresh bool) (gate.Namespace, error)
 	// ConfigMap returns the data of a ConfigMap that a Gate names.
 	ConfigMap(ctx context.Context, namespace, name string) (map[string]string, error)
 	// Secret returns the data of a Secret that a Gate names.
@@ -84,10 +84,10 @@ type Files struct {
 }
 
 // Gates implements Source.
-func (f *Files) Gates(context.Context) ([]v1beta1.Gate, error) { return f.GateList, nil }
+func (f *Files) Gates(context.Context, bool) ([]v1beta1.Gate, error) { return f.GateList, nil }
 
 // Namespace implements Source.
-func (f *Files) Namespace(_ context.Context, name string) (gate.Namespace, error) {
+func (f *Files) Namespace(_ context.Context, name string, _ bool) (gate.Namespace, error) {
 	l, ok := f.Namespaces[name]
 	if !ok {
 		return gate.Namespace{}, notFound("namespaces", name)
