@@ -30,9 +30,20 @@ const (
 	UnmatchedImagesAllow UnmatchedImages = "Allow"
 )
 
-// GateMatch selects the Workloads a Gate judges. Both selectors have to match; an
+// JudgedKind is a kind of object that a Gate judges.
+// +kubebuilder:validation:Enum=Workload;Pod;Deployment;StatefulSet;DaemonSet;ReplicaSet;ReplicationController;Job;CronJob
+type JudgedKind string
+
+// GateMatch selects the objects a Gate judges. Everything that is set has to match; an
 // empty selector matches everything.
 type GateMatch struct {
+	// Kinds that are judged. Workloads are always asked for a Gate; objects of the other
+	// kinds are judged only by Gates that name their kind.
+	// +kubebuilder:default={Workload}
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +optional
+	Kinds []JudgedKind `json:"kinds,omitempty"`
 	// NamespaceSelector over the labels of the Workload's namespace.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
@@ -71,31 +82,143 @@ type SecretKeyRef struct {
 	Key string `json:"key"`
 }
 
-// PublicKey is a key that signatures are verified with, in PEM (PKIX).
-// +kubebuilder:validation:XValidation:rule="has(self.inline) != has(self.secret)",message="set exactly one of inline and secret"
-type PublicKey struct {
-	// Inline PEM.
+// ConfigMapKeyRef names one key of a ConfigMap.
+type ConfigMapKeyRef struct {
+	NamespacedName `json:",inline"`
+	// Key inside the ConfigMap.
 	// +kubebuilder:validation:MinLength=1
+	Key string `json:"key"`
+}
+
+// PublicKey is a key that signatures are verified with.
+// +kubebuilder:validation:XValidation:rule="[has(self.inline), has(self.secret), has(self.kms)].filter(x, x).size() == 1",message="set exactly one of inline, secret and kms"
+type PublicKey struct {
+	// Inline PEM (PKIX).
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=8192
 	// +optional
 	Inline string `json:"inline,omitempty"`
-	// Secret that holds the PEM.
+	// Secret that holds the PEM (PKIX).
 	// +optional
 	Secret *SecretKeyRef `json:"secret,omitempty"`
+	// KMS is the URI of a key in a key management service, such as hashivault://release.
+	// Its public half is fetched; signatures are verified here.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]+://.+$`
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	KMS string `json:"kms,omitempty"`
+}
+
+// TrustedRoot is a trusted_root.json: the certificate authorities, transparency logs and
+// timestamp authorities that are believed.
+// +kubebuilder:validation:XValidation:rule="[has(self.inline), has(self.secret), has(self.configMap), has(self.file)].filter(x, x).size() == 1",message="set exactly one of configMap, secret, file and inline"
+type TrustedRoot struct {
+	// ConfigMap that holds it.
+	// +optional
+	ConfigMap *ConfigMapKeyRef `json:"configMap,omitempty"`
+	// Secret that holds it.
+	// +optional
+	Secret *SecretKeyRef `json:"secret,omitempty"`
+	// File on the machine that judges, mounted into the operator's pod.
+	// +kubebuilder:validation:Pattern=`^/.+$`
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	File string `json:"file,omitempty"`
+	// Inline JSON.
+	// +kubebuilder:validation:MaxLength=131072
+	// +optional
+	Inline string `json:"inline,omitempty"`
+}
+
+// Keyless is an identity that a certificate authority such as Fulcio vouched for when
+// the image was signed.
+// +kubebuilder:validation:XValidation:rule="has(self.issuer) != has(self.issuerRegExp)",message="set exactly one of issuer and issuerRegExp: without an issuer anyone may claim any subject"
+// +kubebuilder:validation:XValidation:rule="has(self.subject) != has(self.subjectRegExp)",message="set exactly one of subject and subjectRegExp: without a subject every user of the issuer could sign"
+type Keyless struct {
+	// Issuer of the identity token, exactly.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Issuer string `json:"issuer,omitempty"`
+	// IssuerRegExp in RE2 has to match the issuer in full.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	IssuerRegExp string `json:"issuerRegExp,omitempty"`
+	// Subject of the certificate, exactly: a mail address or a URI.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Subject string `json:"subject,omitempty"`
+	// SubjectRegExp in RE2 has to match the subject in full, and be anchored.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	SubjectRegExp string `json:"subjectRegExp,omitempty"`
+	// TrustedRoot to verify against. Without one the root of the public Sigstore is fetched
+	// when the first such signature is verified, and kept fresh.
+	// +optional
+	TrustedRoot *TrustedRoot `json:"trustedRoot,omitempty"`
+	// IgnoreTransparencyLog accepts signatures without an entry in a transparency log that
+	// the trusted root lists. The verdict warns of it.
+	// +optional
+	IgnoreTransparencyLog bool `json:"ignoreTransparencyLog,omitempty"`
+	// IgnoreCertificateLog accepts certificates without a timestamp of a certificate log
+	// that the trusted root lists. The verdict warns of it.
+	// +optional
+	IgnoreCertificateLog bool `json:"ignoreCertificateLog,omitempty"`
 }
 
 // Authority is someone whose signature counts.
+// +kubebuilder:validation:XValidation:rule="has(self.key) != has(self.keyless)",message="set exactly one of key and keyless"
 type Authority struct {
 	// Name in verdicts and messages; derived from its place in the list when empty.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Name string `json:"name,omitempty"`
 	// Key of the authority.
-	Key PublicKey `json:"key"`
+	// +optional
+	Key *PublicKey `json:"key,omitempty"`
+	// Keyless identity of the authority.
+	// +optional
+	Keyless *Keyless `json:"keyless,omitempty"`
+}
+
+// SignedBy says what of an image index has to be signed.
+// +kubebuilder:validation:Enum=index;children
+type SignedBy string
+
+// What of an index has to be signed.
+const (
+	// SignedByIndex: the index as a whole; that covers its children.
+	SignedByIndex SignedBy = "index"
+	// SignedByChildren: each image of the index.
+	SignedByChildren SignedBy = "children"
+)
+
+// AttestationRule demands a signed statement about the image.
+type AttestationRule struct {
+	// PredicateType that the statement has to have, to the letter, such as
+	// https://slsa.dev/provenance/v1.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	PredicateType string `json:"predicateType"`
+	// Authorities of this rule, by name, any of which may have signed it; empty: any of
+	// the rule's authorities.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=set
+	// +optional
+	Authorities []string `json:"authorities,omitempty"`
+	// Policy is a Rego module over the statement, which is its input: what its deny says,
+	// denies the statement.
+	// +kubebuilder:validation:MaxLength=65536
+	// +optional
+	Policy string `json:"policy,omitempty"`
 }
 
 // ImageRule says who has to have signed the images that it matches. The first rule
 // that matches an image decides.
-// +kubebuilder:validation:XValidation:rule="(has(self.authorities) && size(self.authorities) > 0) || (has(self.require) && self.require == 'none')",message="authorities is required unless require is none: an image rule without a key or identity would accept anyone's signature"
+// +kubebuilder:validation:XValidation:rule="(has(self.authorities) && size(self.authorities) > 0) || (has(self.require) && self.require == 'none' && !has(self.attestations))",message="authorities is required unless require is none: an image rule without a key or identity would accept anyone's signature"
 // +kubebuilder:validation:XValidation:rule="!has(self.require) || type(self.require) != int || self.require <= size(self.authorities)",message="require cannot exceed the number of authorities"
 type ImageRule struct {
 	// Match is a glob over registry/repository: * stays within a path segment, **
@@ -116,6 +239,15 @@ type ImageRule struct {
 	// +kubebuilder:default=any
 	// +optional
 	Require *intstr.IntOrString `json:"require,omitempty"`
+	// SignedBy says what of an image index has to be signed.
+	// +kubebuilder:default=index
+	// +optional
+	SignedBy SignedBy `json:"signedBy,omitempty"`
+	// Attestations that are demanded besides the signatures, or alone where require is none.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	Attestations []AttestationRule `json:"attestations,omitempty"`
 	// RequireDigest denies an image that is named by tag alone.
 	// +optional
 	RequireDigest bool `json:"requireDigest,omitempty"`

@@ -107,6 +107,22 @@ const (
 	CacheNegativeTTL = 2 * time.Second
 )
 
+// Bounds on keys and trusted roots.
+const (
+	// TrustCall is for one key or root from outside the cluster.
+	TrustCall = 5 * time.Second
+	// TrustedRootBytes is the largest trusted root; the public Sigstore's is 6 KiB.
+	TrustedRootBytes = 1 << 20
+	// TrustEntries is how many keys and roots are kept.
+	TrustEntries = 256
+	// KeyTTL is how long a key from a key management service is kept: a key that is
+	// rotated there is noticed after this.
+	KeyTTL = 5 * time.Minute
+	// RootTTL is how long the public Sigstore's root is kept. Its timestamp is renewed
+	// weekly.
+	RootTTL = 6 * time.Hour
+)
+
 // Bounds on status.
 const (
 	// StatusFindings is how many violations and drift changes a status holds.
