@@ -118,6 +118,27 @@ const (
 	CacheNegativeTTL = 2 * time.Second
 )
 
+// Bounds on what the operator does to children.
+const (
+	// HealsAtOnce is how often a child is put back without a pause. Two people who both
+	// edit it need no more; a controller that keeps writing a field would otherwise be
+	// answered for ever, and each answer rolls the pods.
+	HealsAtOnce = 3
+	// HealPause is the longest pause between two times that a child is put back: it starts
+	// at a second and doubles, so a quarrel costs 1440 writes a day and not one a
+	// millisecond.
+	HealPause = time.Minute
+	// HealQuiet is how long a child has to stay as it should be for its quarrel to be
+	// forgotten.
+	HealQuiet = 10 * time.Minute
+	// ProgressDeadline is how long a StatefulSet may report the same lack of progress
+	// before it counts as Degraded; it is the default of a Deployment's own deadline.
+	ProgressDeadline = 10 * time.Minute
+	// NoteBytes is the longest message of an event or a condition. The events API takes
+	// 1 KiB, and "…" is added at the cut.
+	NoteBytes = 1000
+)
+
 // Bounds on status.
 const (
 	// StatusFindings is how many violations and drift changes a status holds.
