@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 )
 
@@ -39,6 +40,11 @@ func (l *list) Set(v string) error {
 	return nil
 }
 
+// help is what -h asks for; it is no failure.
+type help string
+
+func (h help) Error() string { return string(h) }
+
 func parse(args []string, getenv func(string) string) (config, error) {
 	var c config
 	var mirrors, insecure, hosts, cas list
@@ -65,7 +71,7 @@ func parse(args []string, getenv func(string) string) (config, error) {
 			var usage strings.Builder
 			flags.SetOutput(&usage)
 			flags.PrintDefaults()
-			return c, errors.New("flags:\n" + usage.String())
+			return c, help("The manager reconciles Workloads and answers admission. Flags:\n" + usage.String())
 		}
 		return c, err
 	}
@@ -87,8 +93,15 @@ func (c config) validate(rest []string) error {
 		return fmt.Errorf("--workers=%d: has to be between 1 and 64", c.workers)
 	case c.webhookPort < 1 || c.webhookPort > 65535:
 		return fmt.Errorf("--webhook-port=%d: not a port", c.webhookPort)
-	case c.qps <= 0:
-		return fmt.Errorf("--kube-api-qps=%v: has to be positive", c.qps)
+	case c.qps <= 0 || c.qps > 10000:
+		return fmt.Errorf("--kube-api-qps=%v: has to be above 0 and at most 10000", c.qps)
+	case slices.Contains(c.hosts, ""):
+		return errors.New("--webhook-host is empty: name a host or leave the flag out")
+	}
+	for _, host := range c.insecure {
+		if host == "" || strings.Contains(host, "/") {
+			return fmt.Errorf("--insecure-registry=%s: write HOST or HOST:PORT, without scheme and path", host)
+		}
 	}
 	return nil
 }
@@ -97,8 +110,12 @@ func parseMirrors(entries []string) (map[string]string, error) {
 	mirrors := map[string]string{}
 	for _, e := range entries {
 		host, target, ok := strings.Cut(e, "=")
-		if _, _, err := net.SplitHostPort(target); !ok || host == "" || err != nil {
+		dial, port, err := net.SplitHostPort(target)
+		if !ok || host == "" || strings.Contains(host, "/") || err != nil || dial == "" || port == "" {
 			return nil, fmt.Errorf("--registry-mirror=%s: write HOST=HOST:PORT", e)
+		}
+		if before, twice := mirrors[host]; twice {
+			return nil, fmt.Errorf("--registry-mirror=%s: %s has a mirror already, %s", e, host, before)
 		}
 		mirrors[host] = target
 	}

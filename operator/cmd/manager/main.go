@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -10,6 +11,10 @@ import (
 
 func main() {
 	config, err := parse(os.Args[1:], os.Getenv)
+	if usage := help(""); errors.As(err, &usage) {
+		fmt.Print(usage)
+		return
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "manager: "+err.Error())
 		os.Exit(2)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -12,8 +13,8 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -34,7 +35,6 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/metrics"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
-	"github.com/sluice-dev/sluice/operator/internal/render"
 )
 
 func run(ctx context.Context, c config) error {
@@ -72,7 +72,10 @@ func run(ctx context.Context, c config) error {
 	if err := wire(ctx, m, c, references, scheme); err != nil {
 		return err
 	}
-	if err := checks(m, c, rotation); err != nil {
+	if err := prime(ctx, m, references); err != nil {
+		return err
+	}
+	if err := checks(m, c, references, rotation); err != nil {
 		return err
 	}
 	log.Info("Starting manager", "namespace", c.namespace, "workers", c.workers)
@@ -100,7 +103,8 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 
 	r := &workload.Reconciler{
 		Client: m.GetClient(), Live: m.GetAPIReader(), Judge: judge,
-		Events: m.GetEventRecorder("sluice"), Metrics: counted, Observe: func(gate.Verdict) {},
+		Events: m.GetEventRecorder("sluice"), Metrics: counted,
+		Observe: func(gate.Verdict) {}, Now: time.Now,
 	}
 	if err := r.SetupWithManager(ctx, m, references, c.workers); err != nil {
 		return fmt.Errorf("set up the Workload controller: %w", err)
@@ -111,13 +115,8 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 // options bound what is cached: children by the operator's label, webhook configurations
 // by the one name, Secrets and namespaces by metadata (see the controller's watches).
 func options(c config, scheme *runtime.Scheme, rotation *admission.Rotation) ctrl.Options {
-	managed := labels.SelectorFromSet(labels.Set{render.LabelManagedBy: render.ManagedBy})
-	objects := map[client.Object]cache.ByObject{
-		&admissionregistrationv1.ValidatingWebhookConfiguration{}: {Field: fields.OneTermEqualSelector("metadata.name", c.configuration)},
-	}
-	for _, gvk := range workload.ChildKinds {
-		objects[workload.Child(gvk)] = cache.ByObject{Label: managed}
-	}
+	objects := workload.CacheByObject()
+	objects[&admissionregistrationv1.ValidatingWebhookConfiguration{}] = cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", c.configuration)}
 	tlsOptions := []func(*tls.Config){func(t *tls.Config) { t.MinVersion = tls.VersionTLS13 }}
 	if c.certificateDir == "" {
 		tlsOptions = append(tlsOptions, func(t *tls.Config) { t.GetCertificate = rotation.GetCertificate })
@@ -164,7 +163,25 @@ func (everywhere) NeedLeaderElection() bool { return false }
 // for it.
 func (e everywhere) GetCache() cache.Cache { return e.Cache }
 
-func checks(m ctrl.Manager, c config, rotation *admission.Rotation) error {
+// prime names what admission reads, so that every replica has it before it is ready: one
+// that does not lead runs no controller that would ask for it, and the first admission
+// request would have to wait for it.
+func prime(ctx context.Context, m ctrl.Manager, references cache.Cache) error {
+	for _, o := range []struct {
+		cache cache.Cache
+		kind  client.Object
+	}{
+		{m.GetCache(), &v1beta1.Gate{}}, {m.GetCache(), workload.Metadata("Namespace")},
+		{references, &corev1.Secret{}}, {references, &corev1.ConfigMap{}},
+	} {
+		if _, err := o.cache.GetInformer(ctx, o.kind, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", o.kind, err)
+		}
+	}
+	return nil
+}
+
+func checks(m ctrl.Manager, c config, references cache.Cache, rotation *admission.Rotation) error {
 	if err := m.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("add health check: %w", err)
 	}
@@ -173,8 +190,8 @@ func checks(m ctrl.Manager, c config, rotation *admission.Rotation) error {
 		"caches": func(r *http.Request) error {
 			ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 			defer cancel()
-			if !m.GetCache().WaitForCacheSync(ctx) {
-				return fmt.Errorf("caches are not filled yet")
+			if !m.GetCache().WaitForCacheSync(ctx) || !references.WaitForCacheSync(ctx) {
+				return errors.New("caches are not filled yet")
 			}
 			return nil
 		},

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -108,14 +109,21 @@ func parseKey(raw []byte) (*ecdsa.PrivateKey, error) {
 	return x509.ParseECPrivateKey(block.Bytes)
 }
 
-// serves says until when a serving pair can be used for all hosts under the authority; a
-// zero time means that it cannot.
-func serves(p pair, bundle []byte, hosts []string, now time.Time) time.Time {
-	cert, err := parseCertificate(p.cert)
-	if err != nil {
+// authorityDue says when an authority has to be renewed; a zero time means that it cannot
+// be used.
+func authorityDue(p pair) time.Time {
+	cert, err := usable(p)
+	if err != nil || !cert.IsCA {
 		return time.Time{}
 	}
-	if _, err := parseKey(p.key); err != nil {
+	return renewAt(cert)
+}
+
+// servingDue says when a serving pair has to be renewed; a zero time means that it cannot
+// be used for all hosts under the authorities of the bundle.
+func servingDue(p pair, bundle []byte, hosts []string, now time.Time) time.Time {
+	cert, err := usable(p)
+	if err != nil {
 		return time.Time{}
 	}
 	roots := x509.NewCertPool()
@@ -128,4 +136,15 @@ func serves(p pair, bundle []byte, hosts []string, now time.Time) time.Time {
 		}
 	}
 	return renewAt(cert)
+}
+
+// usable parses a pair whose key belongs to its certificate.
+func usable(p pair) (*x509.Certificate, error) {
+	if _, err := tls.X509KeyPair(p.cert, p.key); err != nil {
+		return nil, err
+	}
+	if _, err := parseKey(p.key); err != nil {
+		return nil, err
+	}
+	return parseCertificate(p.cert)
 }

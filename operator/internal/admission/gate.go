@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/api/errors"
@@ -23,8 +22,8 @@ type Gates struct {
 // Handle implements admission.Handler.
 func (h *Gates) Handle(_ context.Context, req admission.Request) admission.Response {
 	g := &v1beta1.Gate{}
-	if err := h.Decoder.DecodeRaw(req.Object, g); err != nil {
-		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decode Gate: %w", err))
+	if err := decode(h.Decoder, req.Object, g, v1beta1.GateKind); err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
 	}
 	errs := append(gather.ValidateGate(g), h.references(g)...)
 	if len(errs) == 0 {

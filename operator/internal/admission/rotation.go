@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,7 +81,13 @@ func (r *Rotation) SetupWithManager(m ctrl.Manager, references, configurations c
 	one := func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: r.Secret}}
 	}
+	// Neither Secret nor configuration may be there at first, and then there is no event.
+	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue.Add(reconcile.Request{NamespacedName: r.Secret})
+		return nil
+	})
 	return ctrl.NewControllerManagedBy(m).Named("webhook-certificates").
+		WatchesRawSource(start).
 		WatchesRawSource(source.Kind(references, client.Object(&corev1.Secret{}), handler.EnqueueRequestsFromMapFunc(
 			func(ctx context.Context, o client.Object) []reconcile.Request {
 				if client.ObjectKeyFromObject(o) != r.Secret {
@@ -102,7 +110,7 @@ func (r *Rotation) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: max(time.Until(due), time.Second)}, nil
+	return ctrl.Result{RequeueAfter: max(due.Sub(r.Now()), time.Second)}, nil
 }
 
 // Ensure brings certificate, Secret and webhook configuration up to date, and says when
@@ -143,28 +151,48 @@ func (r *Rotation) renew(secret *corev1.Secret) (due time.Time, changed bool, er
 		secret.Data = map[string][]byte{}
 	}
 	authority := pair{cert: secret.Data[keyAuthorityCert], key: secret.Data[keyAuthorityKey]}
-	authorityDue := serves(authority, authority.cert, nil, now)
-	if !authorityDue.After(now) {
+	renewAuthority := authorityDue(authority)
+	if !renewAuthority.After(now) {
 		if authority, err = newAuthority(now); err != nil {
 			return due, false, err
 		}
 		secret.Data[keyAuthorityKey] = authority.key
 		secret.Data[keyAuthorityCert] = append(bytes.Clone(authority.cert), stillValid(secret.Data[keyAuthorityCert], now)...)
-		authorityDue, changed = serves(authority, authority.cert, nil, now), true
+		renewAuthority, changed = authorityDue(authority), true
 	}
 	serving := pair{cert: secret.Data[corev1.TLSCertKey], key: secret.Data[corev1.TLSPrivateKeyKey]}
-	due = serves(serving, secret.Data[keyAuthorityCert], r.Hosts, now)
+	due = servingDue(serving, secret.Data[keyAuthorityCert], r.Hosts, now)
 	if changed || !due.After(now) {
-		if serving, err = newServing(now, r.Hosts, authority); err != nil {
+		if serving, err = newServing(now, r.names(serving, now), authority); err != nil {
 			return due, false, err
 		}
 		secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey] = serving.cert, serving.key
-		due, changed = serves(serving, authority.cert, r.Hosts, now), true
+		due, changed = servingDue(serving, authority.cert, r.Hosts, now), true
 	}
-	if authorityDue.Before(due) {
-		due = authorityDue
+	if renewAuthority.Before(due) {
+		due = renewAuthority
 	}
 	return due, changed, nil
+}
+
+// names are the hosts, and those of a certificate that is replaced before it is due: while
+// replicas run with different flags each would otherwise undo what the other made.
+func (r *Rotation) names(before pair, now time.Time) []string {
+	names := slices.Clone(r.Hosts)
+	cert, err := usable(before)
+	if err != nil || !renewAt(cert).After(now) {
+		return names
+	}
+	also := slices.Clone(cert.DNSNames)
+	for _, ip := range cert.IPAddresses {
+		also = append(also, ip.String())
+	}
+	for _, name := range also {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // stillValid is the first certificate of a bundle while it has not expired.

@@ -4,6 +4,8 @@ package admission
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -11,7 +13,9 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -65,16 +69,18 @@ func (h *Workloads) subject(ctx context.Context, req admission.Request) (*v1beta
 		return h.scaled(ctx, req)
 	}
 	w := &v1beta1.Workload{}
-	if err := h.Decoder.DecodeRaw(req.Object, w); err != nil {
-		return nil, admission.Errored(http.StatusBadRequest, fmt.Errorf("decode Workload: %w", err))
+	if err := decode(h.Decoder, req.Object, w, v1beta1.WorkloadKind); err != nil {
+		return nil, admission.Errored(http.StatusBadRequest, err)
 	}
-	if w.Namespace == "" {
-		w.Namespace = req.Namespace
+	if w.Spec.Replicas == nil {
+		return nil, admission.Errored(http.StatusBadRequest, errors.New("Workload: spec.replicas is not set; the API server sets its default before it asks"))
 	}
+	// The API server's word counts, and not what stands in the object.
+	w.Namespace = req.Namespace
 	if req.Operation == admissionv1.Update && !w.DeletionTimestamp.IsZero() {
 		old := &v1beta1.Workload{}
-		if err := h.Decoder.DecodeRaw(req.OldObject, old); err != nil {
-			return nil, admission.Errored(http.StatusBadRequest, fmt.Errorf("decode old Workload: %w", err))
+		if err := decode(h.Decoder, req.OldObject, old, v1beta1.WorkloadKind); err != nil {
+			return nil, admission.Errored(http.StatusBadRequest, err)
 		}
 		if equality.Semantic.DeepEqual(old.Spec, w.Spec) {
 			// A Workload that is denied today still has to be able to go away: its finalizer is
@@ -87,15 +93,38 @@ func (h *Workloads) subject(ctx context.Context, req admission.Request) (*v1beta
 
 func (h *Workloads) scaled(ctx context.Context, req admission.Request) (*v1beta1.Workload, admission.Response) {
 	scale := &autoscalingv1.Scale{}
-	if err := h.Decoder.DecodeRaw(req.Object, scale); err != nil {
-		return nil, admission.Errored(http.StatusBadRequest, fmt.Errorf("decode Scale: %w", err))
+	if err := decode(h.Decoder, req.Object, scale, "Scale"); err != nil {
+		return nil, admission.Errored(http.StatusBadRequest, err)
 	}
 	w := &v1beta1.Workload{}
 	if err := h.Live.Get(ctx, client.ObjectKey{Namespace: req.Namespace, Name: req.Name}, w); err != nil {
-		return nil, admission.Errored(http.StatusServiceUnavailable, fmt.Errorf("get Workload %s/%s to judge its scale: %w", req.Namespace, req.Name, err))
+		code := http.StatusServiceUnavailable
+		if apierrors.IsNotFound(err) {
+			code = http.StatusNotFound
+		}
+		return nil, admission.Errored(int32(code), fmt.Errorf("get Workload %s/%s to judge its scale: %w", req.Namespace, req.Name, err))
 	}
 	w.Spec.Replicas = &scale.Spec.Replicas
 	return w, admission.Response{}
+}
+
+// decode reads an object of one kind. The decoder itself leaves into as it is when the
+// object is of another kind that it knows, and an empty object may pass.
+func decode(d admission.Decoder, raw runtime.RawExtension, into runtime.Object, kind string) error {
+	var stated metav1.TypeMeta
+	if err := json.Unmarshal(raw.Raw, &stated); err != nil {
+		return fmt.Errorf("decode %s: %w", kind, err)
+	}
+	if stated.Kind != kind {
+		return fmt.Errorf("decode %s: the object is a %q", kind, stated.Kind)
+	}
+	if err := d.DecodeRaw(raw, into); err != nil {
+		return fmt.Errorf("decode %s: %w", kind, err)
+	}
+	if got := into.GetObjectKind().GroupVersionKind(); got != stated.GroupVersionKind() {
+		return fmt.Errorf("decode %s: %s is not served here", kind, stated.GroupVersionKind())
+	}
+	return nil
 }
 
 func respond(verdicts []gate.Verdict) admission.Response {

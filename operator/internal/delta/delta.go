@@ -27,11 +27,14 @@ const (
 	Missing = "Missing"
 )
 
+// restartedAt is set by kubectl rollout restart.
+var restartedAt = []string{"spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"}
+
 // Change is one field that differs.
 type Change struct {
 	// Path such as spec.template.spec.containers[0].image.
 	Path string
-	// Kind is Modified, Removed or Added.
+	// Kind is Modified, Removed, Added or Missing; for Missing the path is empty.
 	Kind string
 }
 
@@ -42,8 +45,9 @@ type Change struct {
 //
 // Everything in the object counts, also what someone added that was never applied: an
 // added container is drift. Not counted: status; labels and annotations that others
-// added to metadata (they are how tools mark objects) and to a pod template's
-// annotations (kubectl rollout restart); fields that the API server allocates.
+// added to metadata (they are how tools mark objects); the annotation by which kubectl
+// rollout restart works, and no other of a pod template, since annotations there can turn
+// AppArmor off or have containers injected; fields that the API server allocates.
 func Compare(desired, live *unstructured.Unstructured) ([]Change, error) {
 	want, err := normalised(desired)
 	if err != nil {
@@ -56,7 +60,9 @@ func Compare(desired, live *unstructured.Unstructured) ([]Change, error) {
 	adoptAllocated(want, have)
 	keepOnly(want, have, "metadata", "labels")
 	keepOnly(want, have, "metadata", "annotations")
-	keepOnly(want, have, "spec", "template", "metadata", "annotations")
+	if _, asked, _ := unstructured.NestedFieldNoCopy(want, restartedAt...); !asked {
+		unstructured.RemoveNestedField(have, restartedAt...)
+	}
 	for _, top := range []map[string]any{want, have} {
 		delete(top, "status")
 		keepMetadata(top)
@@ -150,10 +156,24 @@ func adoptAllocated(want, have map[string]any) {
 		if _, found, _ := unstructured.NestedFieldNoCopy(want, path...); found {
 			continue
 		}
-		if value, found, _ := unstructured.NestedFieldNoCopy(have, path...); found {
+		if value, found, _ := unstructured.NestedFieldCopy(have, path...); found {
 			_ = unstructured.SetNestedField(want, value, path...)
 		}
 	}
+}
+
+// Completed is desired with what Compare lets pass in live's content: fields that the API
+// server allocates, and the mark of a rollout restart. Where it replaces the content of
+// live, nothing is lost but what Compare reports.
+func Completed(desired, live *unstructured.Unstructured) map[string]any {
+	out := desired.DeepCopy().Object
+	adoptAllocated(out, live.Object)
+	at, restarted, _ := unstructured.NestedString(live.Object, restartedAt...)
+	if _, asked, _ := unstructured.NestedFieldNoCopy(out, restartedAt...); restarted && !asked {
+		// The error is about a parent that is no map, and live has the path.
+		_ = unstructured.SetNestedField(out, at, restartedAt...)
+	}
+	return out
 }
 
 type comparison struct{ changes []Change }

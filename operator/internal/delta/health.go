@@ -21,19 +21,49 @@ const (
 	Progressing   = string(health.HealthStatusProgressing)
 	Degraded      = string(health.HealthStatusDegraded)
 	HealthMissing = string(health.HealthStatusMissing)
+	HealthUnknown = string(health.HealthStatusUnknown)
 )
 
 // HealthOf judges one child; kinds that have no notion of health are Healthy once they
-// exist.
-func HealthOf(live *unstructured.Unstructured) (Health, error) {
+// exist. What cannot be read is Unknown.
+func HealthOf(live *unstructured.Unstructured) Health {
 	h, err := health.GetResourceHealth(live, nil)
 	if err != nil {
-		return Health{}, fmt.Errorf("health of %s %s/%s: %w", live.GetKind(), live.GetNamespace(), live.GetName(), err)
+		return Health{Status: HealthUnknown, Message: fmt.Sprintf("health cannot be read: %v", err)}
 	}
-	if h == nil {
-		return Health{Status: Healthy}, nil
+	out := Health{Status: Healthy}
+	if h != nil {
+		out = Health{Status: string(h.Status), Message: h.Message}
 	}
-	return Health{Status: string(h.Status), Message: h.Message}, nil
+	if out.Status != Healthy {
+		return out
+	}
+	if message := unfinished(live); message != "" {
+		return Health{Status: Progressing, Message: message}
+	}
+	return out
+}
+
+// unfinished says what gitops-engine overlooks in a child that it calls Healthy: a status
+// that speaks of an older spec, and a StatefulSet that waits for someone to delete its
+// old pods.
+func unfinished(live *unstructured.Unstructured) string {
+	seen, found, _ := unstructured.NestedInt64(live.Object, "status", "observedGeneration")
+	if found && seen < live.GetGeneration() {
+		return "its controller has not seen the current spec yet"
+	}
+	if live.GetKind() != "StatefulSet" {
+		return ""
+	}
+	if strategy, _, _ := unstructured.NestedString(live.Object, "spec", "updateStrategy", "type"); strategy != "OnDelete" {
+		return ""
+	}
+	want, _, _ := unstructured.NestedInt64(live.Object, "spec", "replicas")
+	updated, _, _ := unstructured.NestedInt64(live.Object, "status", "updatedReplicas")
+	if updated >= want {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d pods run the old template; with updateStrategy OnDelete they have to be deleted by hand", want-updated, want)
 }
 
 // Worse says whether health status b is worse than a.

@@ -164,7 +164,7 @@ func notRendered(object gate.ObjectRef, err error) gate.Finding {
 		Message: err.Error(), Remedy: "run `sluice render` on the manifest and correct the field",
 	}
 	if patch := new(render.PatchError); errors.As(err, &patch) {
-		f.Path = "spec.patches"
+		f.Path, f.Message = patch.Path, patch.Err.Error()
 	}
 	return f
 }

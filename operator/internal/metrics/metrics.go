@@ -10,7 +10,8 @@ type Set struct {
 	Verdicts *prometheus.CounterVec
 	// DecisionSeconds is how long gathering and deciding took, by gate point.
 	DecisionSeconds *prometheus.HistogramVec
-	// ChildWrites counts writes to children by kind and operation (apply, delete, release).
+	// ChildWrites counts writes to children by kind and operation (apply, overwrite,
+	// delete, release).
 	ChildWrites *prometheus.CounterVec
 	// StatusWrites counts writes of Workload status.
 	StatusWrites prometheus.Counter

@@ -2,9 +2,13 @@ package workload
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // kind says what can be done about an obstacle, and so when to look again.
@@ -16,8 +20,13 @@ const (
 	terminal kind = iota
 	// waiting: something that is watched has to appear.
 	waiting
-	// transient: trying again may help.
-	transient
+	// undecided: something could not be read or decided. It says nothing about pods that
+	// already run.
+	undecided
+	// failed: a write failed, and the children are not as they should be.
+	failed
+	// outdated: what was read is not current any more. Nothing is told, it is read anew.
+	outdated
 )
 
 // obstacle is why a reconcile stopped short. Reason is a condition reason; message says
@@ -33,8 +42,36 @@ func (o *obstacle) Error() string { return o.reason + ": " + o.message }
 
 func (o *obstacle) Unwrap() error { return o.err }
 
-func transientErr(reason string, err error) error {
-	return &obstacle{kind: transient, reason: reason, message: err.Error(), err: err}
+func unreadable(reason string, err error) error {
+	return &obstacle{kind: undecided, reason: reason, message: err.Error(), err: err}
+}
+
+// refused sorts an error of a write. What the API server calls invalid or forbidden stays
+// so until a person changes something.
+func refused(reason string, err error) error {
+	o := &obstacle{kind: failed, reason: reason, message: err.Error(), err: err}
+	switch {
+	case apierrors.IsConflict(err):
+		o.kind = outdated
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		o.kind, o.reason = terminal, reasonNamespaceTerminating
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err):
+		o.kind, o.reason = terminal, reasonChildRefused
+		o.message = "the API server refuses what the spec renders to; correct the spec, or what refuses it: " + o.message
+	}
+	return o
+}
+
+// obstacleOf is the obstacle in err; nil when there is none.
+func obstacleOf(err error) *obstacle {
+	if err == nil {
+		return nil
+	}
+	var o *obstacle
+	if errors.As(err, &o) {
+		return o
+	}
+	return &obstacle{kind: failed, reason: reasonFailed, message: err.Error(), err: err}
 }
 
 const (
@@ -42,24 +79,40 @@ const (
 	// signed raises no event.
 	recheckBlocked = time.Minute
 	// recheckReady is how soon a Workload at rest is judged again: a signature or a
-	// registry may be gone.
+	// registry may be gone. Digests are known then, so it costs a look at signatures and
+	// no lookup of tags.
 	recheckReady = 10 * time.Minute
 	// recheckWaiting guards against a watch event that was missed.
 	recheckWaiting = time.Minute
+	// recheckDeleting does the same for children on their way out.
+	recheckDeleting = 30 * time.Second
+	// recheckOutdated is how soon the cache will have what was written meanwhile.
+	recheckOutdated = 500 * time.Millisecond
 )
 
 // outcome is the one place that turns how a reconcile ended into when the next one is.
-// Never both an error and a requeue.
-func outcome(err error) (ctrl.Result, error) {
-	var o *obstacle
-	switch {
-	case err == nil:
-		return ctrl.Result{RequeueAfter: recheckReady}, nil
-	case !errors.As(err, &o) || o.kind == transient:
-		return ctrl.Result{}, err
-	case o.kind == waiting:
-		return ctrl.Result{RequeueAfter: recheckWaiting}, nil
-	default:
-		return ctrl.Result{RequeueAfter: recheckBlocked}, nil
+// Never both an error and a requeue. sooner, when positive, brings it forward.
+func outcome(err error, sooner time.Duration) (ctrl.Result, error) {
+	after := recheckReady
+	if o := obstacleOf(err); o != nil {
+		switch o.kind {
+		case undecided, failed:
+			return ctrl.Result{}, err
+		case waiting:
+			after = recheckWaiting
+		case terminal:
+			after = recheckBlocked
+		case outdated:
+			after = recheckOutdated
+		}
 	}
+	if sooner > 0 {
+		after = min(after, sooner)
+	}
+	return ctrl.Result{RequeueAfter: after}, nil
+}
+
+// about names the object that an error is about.
+func about(verb, kind string, o client.Object, err error) error {
+	return fmt.Errorf("%s %s %s/%s: %w", verb, kind, o.GetNamespace(), o.GetName(), err)
 }

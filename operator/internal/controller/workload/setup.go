@@ -7,18 +7,21 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/render"
 )
 
 // The rights of the controller. Secrets: their metadata is watched everywhere, since a
@@ -53,7 +56,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, m ctrl.Manager, refer
 	everyone := handler.EnqueueRequestsFromMapFunc(r.everyone)
 	b := ctrl.NewControllerManagedBy(m).
 		For(&v1beta1.Workload{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, deleting))).
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
+			deleting, predicate.Funcs{UpdateFunc: r.statusForged}))).
 		Watches(&v1beta1.Workload{}, handler.EnqueueRequestsFromMapFunc(r.dependents)).
 		Watches(&v1beta1.Gate{}, everyone).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.users)).
@@ -73,6 +77,32 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, m ctrl.Manager, refer
 // deleting lets the event through that sets the deletion timestamp: it changes neither
 // generation nor labels for objects without a graceful period.
 var deleting = predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetDeletionTimestamp() != nil })
+
+// statusForged lets the event through when someone else wrote the status: it is put right
+// at once, and not at the next resync. Our own writes bring no further reconcile.
+func (r *Reconciler) statusForged(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*v1beta1.Workload), e.ObjectNew.(*v1beta1.Workload)
+	if sameStatus(before.Status, after.Status) {
+		return false
+	}
+	known, ok := r.memories.Load(client.ObjectKeyFromObject(after))
+	if !ok {
+		return true
+	}
+	written := known.(*memory).status.Load()
+	return written == nil || !sameStatus(*written, after.Status)
+}
+
+// CacheByObject bounds what the manager's cache holds of children: those that carry the
+// operator's label.
+func CacheByObject() map[client.Object]cache.ByObject {
+	managed := labels.SelectorFromSet(labels.Set{render.LabelManagedBy: render.ManagedBy})
+	objects := map[client.Object]cache.ByObject{}
+	for _, gvk := range ChildKinds {
+		objects[Child(gvk)] = cache.ByObject{Label: managed}
+	}
+	return objects
+}
 
 func index(ctx context.Context, m ctrl.Manager) error {
 	err := m.GetFieldIndexer().IndexField(ctx, &v1beta1.Workload{}, indexSecrets, func(o client.Object) []string {

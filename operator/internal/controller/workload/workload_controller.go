@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,7 +36,8 @@ const (
 type Reconciler struct {
 	// Client reads from the cache and writes.
 	Client client.Client
-	// Live reads past the cache, for objects that the cache does not select.
+	// Live reads past the cache, for objects that the cache does not select or does not
+	// have yet.
 	Live client.Reader
 	// Judge decides.
 	Judge *gather.Judge
@@ -45,23 +47,45 @@ type Reconciler struct {
 	Metrics *metrics.Set
 	// Observe is told every verdict; it must not block.
 	Observe func(gate.Verdict)
+	// Now is the clock.
+	Now func() time.Time
+
+	// memories of Workloads by namespace and name.
+	memories sync.Map
 }
 
 // scope carries the facts of one reconcile from phase to phase.
 type scope struct {
-	workload  *v1beta1.Workload
+	workload *v1beta1.Workload
+	memory   *memory
+	now      time.Time
+	// judgement is nil until the gate was asked.
 	judgement *gather.Judgement
-	// owned are the live children that carry this Workload's UID as controller.
+	// owned are the live children that are this Workload's, see mine.
 	owned []*unstructured.Unstructured
 	// desired are the children to apply, in order.
 	desired []*unstructured.Unstructured
-	// drift is what others changed, and whether it was put back.
-	drift  []v1beta1.DriftChange
-	healed bool
-	// health of desired children, by position.
+	// complete says that every child of this generation has been there, so that one which
+	// is missing was deleted by someone.
+	complete bool
+	// drift is what others changed and is still so, healed what was put back.
+	drift, healed []v1beta1.DriftChange
+	// quarrel names a child that keeps being changed, and is left alone for a while.
+	quarrel string
+	// health of owned, by position.
 	health []delta.Health
-	// conflict, missing Secrets and dependencies that hold the Workload back.
+	// notReady are the dependencies that are not.
 	notReady []string
+	// lacking is a Secret that pods which already run will miss when they restart.
+	lacking error
+	// again is how soon to look again, when not zero.
+	again time.Duration
+}
+
+func (s *scope) lookAgain(in time.Duration) {
+	if s.again == 0 || in < s.again {
+		s.again = in
+	}
 }
 
 // phase is one step. An error ends the sequence; status is written all the same.
@@ -69,26 +93,19 @@ type phase func(ctx context.Context, s *scope) error
 
 // Reconcile brings one Workload closer to its spec.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	w := &v1beta1.Workload{}
-	if err := r.Client.Get(ctx, req.NamespacedName, w); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	s, err := r.open(ctx, req.NamespacedName)
+	if s == nil || err != nil {
+		return ctrl.Result{}, err
 	}
-	s := &scope{workload: w}
-	if !w.DeletionTimestamp.IsZero() {
+	if !s.workload.DeletionTimestamp.IsZero() {
 		return r.delete(ctx, s)
 	}
-	err := run(ctx, s, r.readOwned, r.respectPause, r.judge, r.waitForSecrets, r.waitForDependencies,
+	err = run(ctx, s, r.readOwned, r.respectPause, r.judge, r.waitForSecrets, r.waitForDependencies,
 		r.claim, r.hold, r.apply, r.prune)
-	if observeErr := r.readHealth(ctx, s); observeErr != nil && err == nil {
-		err = observeErr
+	if err == nil {
+		err = s.lacking
 	}
-	if statusErr := r.report(ctx, s, err); statusErr != nil {
-		if apierrors.IsNotFound(statusErr) {
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, errors.Join(err, statusErr)
-	}
-	return outcome(err)
+	return r.close(ctx, s, err)
 }
 
 func run(ctx context.Context, s *scope, phases ...phase) error {
@@ -100,61 +117,53 @@ func run(ctx context.Context, s *scope, phases ...phase) error {
 	return nil
 }
 
-// delete deals with the children as the deletion policy says, then lets the Workload go.
-func (r *Reconciler) delete(ctx context.Context, s *scope) (ctrl.Result, error) {
-	if err := r.readOwned(ctx, s); err != nil {
-		return ctrl.Result{}, err
+// open reads the Workload; there is no scope when there is none. A cache that does not
+// have the operator's last write yet is passed by: from an old status, the transition that
+// was told already would be told again.
+func (r *Reconciler) open(ctx context.Context, key client.ObjectKey) (*scope, error) {
+	w := &v1beta1.Workload{}
+	err := r.Client.Get(ctx, key, w)
+	if err == nil && older(w.ResourceVersion, r.recall(w).version) {
+		w = &v1beta1.Workload{}
+		err = r.Live.Get(ctx, key, w)
 	}
-	done, err := r.dismiss(ctx, s)
+	if apierrors.IsNotFound(err) {
+		r.forget(key)
+		return nil, nil
+	}
 	if err != nil {
-		return ctrl.Result{}, errors.Join(err, r.report(ctx, s, err))
+		return nil, fmt.Errorf("get Workload %s: %w", key, err)
 	}
-	if !done {
-		// The children's own deletion events bring the next reconcile; the timer guards
-		// against one that was missed.
-		return ctrl.Result{RequeueAfter: 30 * time.Second}, client.IgnoreNotFound(r.report(ctx, s, nil))
-	}
-	if err := r.release(ctx, s.workload); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	return ctrl.Result{}, nil
+	return &scope{workload: w, memory: r.recall(w), now: r.Now()}, nil
 }
 
-// hold adds the finalizer. It comes after the gate: what is denied never gets children
-// and so needs no finalizer, and the write would be denied at admission too.
-func (r *Reconciler) hold(ctx context.Context, s *scope) error {
-	for _, f := range s.workload.Finalizers {
-		if f == Finalizer {
-			return nil
+// close writes status and says when to look again.
+func (r *Reconciler) close(ctx context.Context, s *scope, err error) (ctrl.Result, error) {
+	if o := obstacleOf(err); o != nil && o.kind == outdated {
+		// Half of what was seen is from before a write of someone else: no status is better
+		// than a wrong one for half a second.
+		return outcome(err, s.again)
+	}
+	r.readHealth(s)
+	statusErr := r.report(ctx, s, err)
+	if apierrors.IsNotFound(statusErr) || apierrors.IsConflict(statusErr) {
+		// The Workload is gone, or another one has its name.
+		return outcome(&obstacle{kind: outdated, reason: reasonFailed, message: statusErr.Error(), err: statusErr}, 0)
+	}
+	if statusErr != nil {
+		return ctrl.Result{}, errors.Join(err, statusErr)
+	}
+	return outcome(err, s.again)
+}
+
+// readHealth judges the children as they are now. It runs whatever stopped the phases:
+// what was running keeps running, and status says how.
+func (r *Reconciler) readHealth(s *scope) {
+	for _, c := range s.owned {
+		h, again := s.memory.overdue(c, delta.HealthOf(c), s.now)
+		if again > 0 {
+			s.lookAgain(again)
 		}
+		s.health = append(s.health, h)
 	}
-	if err := r.applyFinalizers(ctx, s.workload, []any{Finalizer}); err != nil {
-		return transientErr("FinalizerFailed", err)
-	}
-	return nil
-}
-
-func (r *Reconciler) release(ctx context.Context, w *v1beta1.Workload) error {
-	return r.applyFinalizers(ctx, w, []any{})
-}
-
-// applyFinalizers names the UID, so that a Workload that was deleted meanwhile is not
-// created anew by the apply.
-func (r *Reconciler) applyFinalizers(ctx context.Context, w *v1beta1.Workload, finalizers []any) error {
-	u := identity(w)
-	_ = unstructured.SetNestedSlice(u.Object, finalizers, "metadata", "finalizers")
-	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(finalizerManager), client.ForceOwnership)
-	if err != nil {
-		return fmt.Errorf("apply finalizers of Workload %s/%s: %w", w.Namespace, w.Name, err)
-	}
-	return nil
-}
-
-func identity(w *v1beta1.Workload) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(v1beta1.WorkloadKind))
-	u.SetName(w.Name)
-	u.SetNamespace(w.Namespace)
-	u.SetUID(w.UID)
-	return u
 }

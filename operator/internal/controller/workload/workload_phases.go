@@ -2,10 +2,8 @@ package workload
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,11 +26,11 @@ func (r *Reconciler) respectPause(_ context.Context, s *scope) error {
 // judge asks the gate. A denied update ends the reconcile here, so what was running stays
 // running.
 func (r *Reconciler) judge(ctx context.Context, s *scope) error {
-	start := time.Now()
+	start := r.Now()
 	j := r.Judge.Workload(ctx, s.workload, resolvedBefore(s))
 	s.judgement = &j
 	worst := gate.Worst(j.Verdicts)
-	r.Metrics.DecisionSeconds.WithLabelValues("reconcile").Observe(time.Since(start).Seconds())
+	r.Metrics.DecisionSeconds.WithLabelValues("reconcile").Observe(r.Now().Sub(start).Seconds())
 	r.Metrics.Verdicts.WithLabelValues("reconcile", string(worst.Outcome)).Inc()
 	for _, v := range j.Verdicts {
 		r.Observe(v)
@@ -44,15 +42,22 @@ func (r *Reconciler) judge(ctx context.Context, s *scope) error {
 	if worst.Outcome == gate.OutcomeDeny {
 		return &obstacle{kind: terminal, reason: reasonDenied, message: explain(worst)}
 	}
-	return &obstacle{kind: transient, reason: reasonUndecided, message: explain(worst), err: errors.New(explain(worst))}
+	return &obstacle{kind: undecided, reason: reasonUndecided, message: explain(worst)}
 }
 
-// explain is a blocking verdict in one line.
+// explain is a blocking verdict in one line. Where a rule says no, what could not be
+// decided besides is not the reason.
 func explain(v gate.Verdict) string {
 	if len(v.Violations) == 0 {
 		return "no reason was given"
 	}
 	first := v.Violations[0]
+	for _, f := range v.Violations {
+		if (f.Severity == gate.SeverityError) == (v.Outcome == gate.OutcomeError) {
+			first = f
+			break
+		}
+	}
 	text := fmt.Sprintf("%s: %s: %s", first.Policy, at(first), first.Message)
 	if first.Remedy != "" {
 		text += " (" + first.Remedy + ")"
@@ -71,7 +76,8 @@ func at(f gate.Finding) string {
 }
 
 // waitForSecrets holds back until every Secret that the spec names is there. Only
-// metadata is read: what is inside is none of the operator's business.
+// metadata is read: what is inside is none of the operator's business. Once the pods of
+// this generation are there it only tells, so that their drift is still put back.
 func (r *Reconciler) waitForSecrets(ctx context.Context, s *scope) error {
 	var missing []string
 	for _, ref := range s.workload.Spec.Secrets {
@@ -82,28 +88,30 @@ func (r *Reconciler) waitForSecrets(ctx context.Context, s *scope) error {
 			continue
 		}
 		if err != nil {
-			return transientErr("SecretUnreadable", fmt.Errorf("get Secret %s/%s: %w", s.workload.Namespace, ref.Name, err))
+			return unreadable("SecretUnreadable", fmt.Errorf("get Secret %s/%s: %w", s.workload.Namespace, ref.Name, err))
 		}
 	}
 	if len(missing) == 0 {
 		return nil
 	}
-	return &obstacle{kind: waiting, reason: reasonSecretMissing,
+	lacking := &obstacle{kind: waiting, reason: reasonSecretMissing,
 		message: fmt.Sprintf("Secret %s named in spec.secrets does not exist; create it", strings.Join(missing, ", "))}
+	if noted(s) != nil {
+		s.lacking = lacking
+		return nil
+	}
+	return lacking
 }
 
 // waitForDependencies holds a first start back until what it depends on is Ready. Once
-// the Workload has pods, a dependency that degrades does not touch them.
+// the Workload has pods, a dependency that degrades is told and does not touch them.
 func (r *Reconciler) waitForDependencies(ctx context.Context, s *scope) error {
-	if primary(s.owned) != nil {
-		return nil
-	}
 	for _, ref := range s.workload.Spec.DependsOn {
 		key := dependencyKey(s.workload, ref)
 		dependency := &v1beta1.Workload{}
 		err := r.Client.Get(ctx, key, dependency)
 		if err != nil && !apierrors.IsNotFound(err) {
-			return transientErr("DependencyUnreadable", fmt.Errorf("get Workload %s: %w", key, err))
+			return unreadable("DependencyUnreadable", fmt.Errorf("get Workload %s: %w", key, err))
 		}
 		if apierrors.IsNotFound(err) {
 			s.notReady = append(s.notReady, key.String()+" (does not exist)")
@@ -111,7 +119,7 @@ func (r *Reconciler) waitForDependencies(ctx context.Context, s *scope) error {
 			s.notReady = append(s.notReady, key.String()+" (not Ready)")
 		}
 	}
-	if len(s.notReady) == 0 {
+	if len(s.notReady) == 0 || primary(s.owned) != nil {
 		return nil
 	}
 	return &obstacle{kind: waiting, reason: reasonDependencyNotReady,

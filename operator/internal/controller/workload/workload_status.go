@@ -1,18 +1,14 @@
 package workload
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
+	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/delta"
@@ -38,91 +34,41 @@ const (
 	reasonNotJudged          = "NotJudged"
 	reasonAsExpected         = "AsExpected"
 	reasonDrift              = "ChildrenDiffer"
+	reasonDriftReturns       = "DriftReturns"
 	reasonHealed             = "DriftHealed"
+	reasonFailed             = "Failed"
+	reasonChildRefused       = "ChildRefused"
+
+	reasonNamespaceTerminating = "NamespaceTerminating"
 )
-
-// report derives status from what the phases found, writes it if it changed, and tells
-// of transitions.
-func (r *Reconciler) report(ctx context.Context, s *scope, err error) error {
-	next := derive(s, err)
-	if s.healed {
-		r.Events.Eventf(s.workload, nil, "Normal", reasonHealed, "Heal", "%s", clip("put back what others changed: "+driftText(s.drift)))
-	}
-	if equality.Semantic.DeepEqual(s.workload.Status, next) {
-		return nil
-	}
-	if err := r.writeStatus(ctx, s.workload, next); err != nil {
-		return err
-	}
-	r.tell(s.workload, next)
-	return nil
-}
-
-func (r *Reconciler) writeStatus(ctx context.Context, w *v1beta1.Workload, next v1beta1.WorkloadStatus) error {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&next)
-	if err != nil {
-		return fmt.Errorf("status of Workload %s/%s: %w", w.Namespace, w.Name, err)
-	}
-	u := identity(w)
-	u.Object["status"] = content
-	if err := r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(FieldManager), client.ForceOwnership); err != nil {
-		return fmt.Errorf("apply status of Workload %s/%s: %w", w.Namespace, w.Name, err)
-	}
-	r.Metrics.StatusWrites.Inc()
-	return nil
-}
-
-// tell raises one event when Ready changes its status or reason.
-func (r *Reconciler) tell(w *v1beta1.Workload, next v1beta1.WorkloadStatus) {
-	before := meta.FindStatusCondition(w.Status.Conditions, v1beta1.ConditionReady)
-	now := meta.FindStatusCondition(next.Conditions, v1beta1.ConditionReady)
-	if before != nil && before.Status == now.Status && before.Reason == now.Reason {
-		return
-	}
-	kind := "Normal"
-	if next.Phase == v1beta1.PhaseBlocked || next.Phase == v1beta1.PhaseDegraded || now.Reason == reasonUndecided {
-		kind = "Warning"
-	}
-	r.Events.Eventf(w, nil, kind, now.Reason, "Reconcile", "%s", clip(now.Message))
-}
-
-// clip keeps a note within what the events API takes, 1 KiB.
-func clip(note string) string {
-	if len(note) <= 1000 {
-		return note
-	}
-	return strings.ToValidUTF8(note[:1000], "") + "…"
-}
 
 // derive works out the whole status. Of the old one only the times of transitions are
 // read.
-func derive(s *scope, err error) v1beta1.WorkloadStatus {
+func derive(s *scope, o *obstacle) v1beta1.WorkloadStatus {
 	w := s.workload
-	var o *obstacle
-	if err != nil && !errors.As(err, &o) {
-		o = &obstacle{kind: transient, reason: "Failed", message: err.Error()}
-	}
+	st := standingOf(s, o)
 	next := v1beta1.WorkloadStatus{
 		ObservedGeneration: w.Generation,
-		Phase:              phaseOf(s, o),
+		Phase:              st.phase,
 		Selector:           labels.SelectorFromSet(render.Selector(w.Name)).String(),
 		Inventory:          inventory(s),
 		Gate:               gateStatus(s),
 		Images:             imageStatus(s),
-	}
-	if len(s.drift) > 0 && !s.healed {
-		next.Drift = &v1beta1.DriftStatus{Changes: s.drift[:min(len(s.drift), limits.StatusFindings)]}
+		Drift:              driftStatus(s),
 	}
 	if p := primary(s.owned); p != nil {
 		next.Replicas = count(p, "replicas")
 		next.ReadyReplicas = count(p, "readyReplicas")
 		next.AvailableReplicas = count(p, "availableReplicas")
 	}
-	next.Conditions = append([]metav1.Condition(nil), w.Status.Conditions...)
-	for _, c := range conditions(s, o, next.Phase) {
+	for _, c := range conditions(s, st) {
 		c.ObservedGeneration = w.Generation
 		c.Message = clip(c.Message)
-		meta.SetStatusCondition(&next.Conditions, c)
+		c.LastTransitionTime = metav1.NewTime(s.now.Truncate(time.Second))
+		if before := meta.FindStatusCondition(w.Status.Conditions, c.Type); before != nil && before.Status == c.Status && !before.LastTransitionTime.IsZero() {
+			c.LastTransitionTime = before.LastTransitionTime
+		}
+		next.Conditions = append(next.Conditions, c)
 	}
 	return next
 }
@@ -132,37 +78,50 @@ func count(p *unstructured.Unstructured, field string) int32 {
 	return int32(n)
 }
 
-func phaseOf(s *scope, o *obstacle) v1beta1.Phase {
+// standing is where the Workload is and why.
+type standing struct {
+	phase   v1beta1.Phase
+	reason  string
+	message string
+}
+
+func standingOf(s *scope, o *obstacle) standing {
+	if !s.workload.DeletionTimestamp.IsZero() {
+		message := fmt.Sprintf("deleting %d children", len(s.owned))
+		if o != nil {
+			message = o.Error()
+		}
+		return standing{v1beta1.PhaseDeleting, reasonDeleting, message}
+	}
+	if o == nil || (o.kind == undecided && noted(s) != nil) {
+		// An outage of the registry does not make pods of this generation unready.
+		return standingOfHealth(s)
+	}
+	phase := v1beta1.PhasePending
 	switch {
-	case !s.workload.DeletionTimestamp.IsZero():
-		return v1beta1.PhaseDeleting
-	case o == nil || (o.kind == transient && current(s)):
-		return phaseOfHealth(s)
 	case o.reason == reasonPaused:
-		return v1beta1.PhasePaused
+		phase = v1beta1.PhasePaused
 	case o.kind == terminal:
-		return v1beta1.PhaseBlocked
+		phase = v1beta1.PhaseBlocked
 	case o.kind == waiting:
-		return v1beta1.PhaseWaiting
-	default:
-		return v1beta1.PhasePending
+		phase = v1beta1.PhaseWaiting
+	case o.kind == failed && primary(s.owned) != nil:
+		phase = v1beta1.PhaseProgressing
 	}
+	return standing{phase, o.reason, o.message}
 }
 
-func phaseOfHealth(s *scope) v1beta1.Phase {
-	switch h, _ := worstHealth(s); h.Status {
+func standingOfHealth(s *scope) standing {
+	h, of := worstHealth(s)
+	switch h.Status {
 	case delta.Healthy:
-		return v1beta1.PhaseReady
+		return standing{v1beta1.PhaseReady, reasonReady, "every child is healthy"}
 	case delta.Degraded:
-		return v1beta1.PhaseDegraded
+		return standing{v1beta1.PhaseDegraded, reasonDegraded, childText(of) + h.Message}
 	default:
-		return v1beta1.PhaseProgressing
+		return standing{v1beta1.PhaseProgressing, reasonProgressing, childText(of) + h.Message}
 	}
 }
-
-// current says that the pods are already those of this generation: then an outage of the
-// registry does not make a running Workload unready.
-func current(s *scope) bool { return primary(s.owned) != nil && resolvedBefore(s) != nil }
 
 func worstHealth(s *scope) (delta.Health, *unstructured.Unstructured) {
 	if primary(s.owned) == nil {
@@ -178,11 +137,11 @@ func worstHealth(s *scope) (delta.Health, *unstructured.Unstructured) {
 	return worst, of
 }
 
-func conditions(s *scope, o *obstacle, phase v1beta1.Phase) []metav1.Condition {
+func conditions(s *scope, st standing) []metav1.Condition {
 	return []metav1.Condition{
-		readyCondition(s, o, phase),
-		reconcilingCondition(s, o, phase),
-		stalledCondition(s, o, phase),
+		readyCondition(st),
+		reconcilingCondition(st),
+		stalledCondition(st),
 		gatedCondition(s),
 		imagesCondition(s),
 		dependenciesCondition(s),
@@ -191,25 +150,15 @@ func conditions(s *scope, o *obstacle, phase v1beta1.Phase) []metav1.Condition {
 	}
 }
 
-func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+// ownConditions are the types above. Conditions of other types are left to whoever sets
+// them.
+var ownConditions = map[string]bool{
+	v1beta1.ConditionReady: true, v1beta1.ConditionReconciling: true, v1beta1.ConditionStalled: true, v1beta1.ConditionGated: true,
+	v1beta1.ConditionImagesVerified: true, v1beta1.ConditionDependenciesReady: true, v1beta1.ConditionAvailable: true, v1beta1.ConditionDrifted: true,
 }
 
-// standing is why the Workload is in its phase.
-func standing(s *scope, o *obstacle, phase v1beta1.Phase) (reason, message string) {
-	h, of := worstHealth(s)
-	switch phase {
-	case v1beta1.PhaseDeleting:
-		return reasonDeleting, fmt.Sprintf("deleting %d children", len(s.owned))
-	case v1beta1.PhaseReady:
-		return reasonReady, "every child is healthy"
-	case v1beta1.PhaseDegraded:
-		return reasonDegraded, childText(of) + h.Message
-	case v1beta1.PhaseProgressing:
-		return reasonProgressing, childText(of) + h.Message
-	default:
-		return o.reason, o.message
-	}
+func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }
 
 func childText(c *unstructured.Unstructured) string {
@@ -219,30 +168,27 @@ func childText(c *unstructured.Unstructured) string {
 	return c.GetKind() + "/" + c.GetName() + ": "
 }
 
-func readyCondition(s *scope, o *obstacle, phase v1beta1.Phase) metav1.Condition {
-	reason, message := standing(s, o, phase)
+func readyCondition(st standing) metav1.Condition {
 	status := metav1.ConditionFalse
-	if phase == v1beta1.PhaseReady {
+	if st.phase == v1beta1.PhaseReady {
 		status = metav1.ConditionTrue
 	}
-	return condition(v1beta1.ConditionReady, status, reason, message)
+	return condition(v1beta1.ConditionReady, status, st.reason, st.message)
 }
 
-func reconcilingCondition(s *scope, o *obstacle, phase v1beta1.Phase) metav1.Condition {
-	reason, message := standing(s, o, phase)
-	switch phase {
+func reconcilingCondition(st standing) metav1.Condition {
+	switch st.phase {
 	case v1beta1.PhaseProgressing, v1beta1.PhaseWaiting, v1beta1.PhasePending, v1beta1.PhaseDeleting:
-		return condition(v1beta1.ConditionReconciling, metav1.ConditionTrue, reason, message)
+		return condition(v1beta1.ConditionReconciling, metav1.ConditionTrue, st.reason, st.message)
 	}
-	return condition(v1beta1.ConditionReconciling, metav1.ConditionFalse, reason, "")
+	return condition(v1beta1.ConditionReconciling, metav1.ConditionFalse, st.reason, "")
 }
 
-func stalledCondition(s *scope, o *obstacle, phase v1beta1.Phase) metav1.Condition {
-	reason, message := standing(s, o, phase)
-	if phase == v1beta1.PhaseBlocked || phase == v1beta1.PhaseDegraded {
-		return condition(v1beta1.ConditionStalled, metav1.ConditionTrue, reason, message)
+func stalledCondition(st standing) metav1.Condition {
+	if st.phase == v1beta1.PhaseBlocked || st.phase == v1beta1.PhaseDegraded {
+		return condition(v1beta1.ConditionStalled, metav1.ConditionTrue, st.reason, st.message)
 	}
-	return condition(v1beta1.ConditionStalled, metav1.ConditionFalse, reason, "")
+	return condition(v1beta1.ConditionStalled, metav1.ConditionFalse, st.reason, "")
 }
 
 func gatedCondition(s *scope) metav1.Condition {
@@ -258,8 +204,20 @@ func gatedCondition(s *scope) metav1.Condition {
 	case gate.OutcomeWarn:
 		return condition(v1beta1.ConditionGated, metav1.ConditionTrue, reasonWarned, fmt.Sprintf("gate %s allows with %d warnings", worst.Gate, len(worst.Warnings)+len(worst.Violations)))
 	default:
-		return condition(v1beta1.ConditionGated, metav1.ConditionTrue, reasonAllowed, "gate "+worst.Gate+" allows")
+		return condition(v1beta1.ConditionGated, metav1.ConditionTrue, reasonAllowed, allowing(s.judgement.Verdicts))
 	}
+}
+
+// allowing names every Gate that judged: which of several was the first means nothing.
+func allowing(verdicts []gate.Verdict) string {
+	if len(verdicts) == 1 {
+		return "gate " + verdicts[0].Gate + " allows"
+	}
+	names := make([]string, 0, len(verdicts))
+	for _, v := range verdicts {
+		names = append(names, v.Gate)
+	}
+	return "gates " + strings.Join(names, ", ") + " allow"
 }
 
 func imagesCondition(s *scope) metav1.Condition {
@@ -309,16 +267,30 @@ func driftedCondition(s *scope) metav1.Condition {
 	if len(s.drift) == 0 {
 		return condition(v1beta1.ConditionDrifted, metav1.ConditionFalse, reasonAsExpected, "")
 	}
-	if s.healed {
-		return condition(v1beta1.ConditionDrifted, metav1.ConditionFalse, reasonAsExpected, "")
+	if s.quarrel != "" {
+		return condition(v1beta1.ConditionDrifted, metav1.ConditionTrue, reasonDriftReturns,
+			s.quarrel+" was put back and keeps being changed; find out who writes it (kubectl get --show-managed-fields): "+driftText(s.drift))
 	}
 	return condition(v1beta1.ConditionDrifted, metav1.ConditionTrue, reasonDrift, driftText(s.drift))
+}
+
+// driftStatus is the drift that is there, or else what was put back last in this
+// generation, as far as the process remembers.
+func driftStatus(s *scope) *v1beta1.DriftStatus {
+	changes := s.drift
+	if len(changes) == 0 && s.memory.healedIn == s.workload.Generation {
+		changes = s.memory.healed
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return &v1beta1.DriftStatus{Changes: changes[:min(len(changes), limits.StatusFindings)]}
 }
 
 func driftText(changes []v1beta1.DriftChange) string {
 	var parts []string
 	for _, c := range changes[:min(len(changes), limits.StatusFindings)] {
-		parts = append(parts, c.Object+" "+c.Path+" ("+c.Change+")")
+		parts = append(parts, strings.TrimSpace(c.Object+" "+c.Path)+" ("+c.Change+")")
 	}
 	return strings.Join(parts, ", ")
 }
@@ -349,13 +321,34 @@ func gateStatus(s *scope) *v1beta1.GateStatus {
 	return out
 }
 
+// imageStatus lists the images with the digests that were verified and that run. An image
+// that was refused, or could not be judged, has a digest only when it was allowed before
+// in this generation. Gates may differ in what they ask of an image: what any of them
+// found out counts.
 func imageStatus(s *scope) []v1beta1.ImageStatus {
 	if s.judgement == nil {
 		return nil
 	}
+	blocked, known := s.judgement.Blocked(), resolvedBefore(s)
 	var out []v1beta1.ImageStatus
-	for _, i := range gate.Worst(s.judgement.Verdicts).Images {
-		out = append(out, v1beta1.ImageStatus{Image: i.Image, Digest: i.Digest, SignedBy: i.Authority})
+	index := map[string]int{}
+	for _, v := range s.judgement.Verdicts {
+		for _, i := range v.Images {
+			at, seen := index[i.Image]
+			if !seen {
+				at, index[i.Image] = len(out), len(out)
+				out = append(out, v1beta1.ImageStatus{Image: i.Image, Digest: known[i.Image]})
+			}
+			if blocked || (i.Outcome != gate.ImageVerified && i.Outcome != gate.ImageAllowed) {
+				continue
+			}
+			if out[at].SignedBy == "" {
+				out[at].SignedBy = i.Authority
+			}
+			if i.Digest != "" {
+				out[at].Digest = i.Digest
+			}
+		}
 	}
 	return out
 }

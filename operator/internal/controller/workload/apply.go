@@ -1,0 +1,226 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"sort"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/delta"
+)
+
+// apply writes each child that is missing or differs, and no other.
+func (r *Reconciler) apply(ctx context.Context, s *scope) error {
+	s.complete = s.memory.applied == s.workload.Generation || noted(s) != nil
+	for _, d := range s.desired {
+		if err := r.settle(ctx, s, d); err != nil {
+			return err
+		}
+	}
+	s.memory.applied = s.workload.Generation
+	return nil
+}
+
+// settle brings one child to what is desired, or notes what differs when it may not.
+func (r *Reconciler) settle(ctx context.Context, s *scope, d *unstructured.Unstructured) error {
+	live := find(s.owned, d)
+	changes, err := differences(d, live)
+	if err != nil {
+		return unreadable("CompareFailed", err)
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	if !drifted(s, d, live, changes) {
+		return r.write(ctx, s, d, live, changes)
+	}
+	if s.reportOnly() {
+		s.drift = append(s.drift, describeDrift(d, changes)...)
+		r.Metrics.Drift.WithLabelValues(d.GetKind(), "reported").Add(float64(len(changes)))
+		return nil
+	}
+	if wait := s.memory.pause(keyOf(d), s.now); wait > 0 {
+		s.drift = append(s.drift, describeDrift(d, changes)...)
+		s.quarrel = d.GetKind() + "/" + d.GetName()
+		s.lookAgain(wait)
+		return nil
+	}
+	s.memory.putBack(keyOf(d), s.now)
+	if err := r.write(ctx, s, d, live, changes); err != nil {
+		s.drift = append(s.drift, describeDrift(d, changes)...)
+		return err
+	}
+	s.healed = append(s.healed, describeDrift(d, changes)...)
+	r.Metrics.Drift.WithLabelValues(d.GetKind(), "healed").Add(float64(len(changes)))
+	return nil
+}
+
+func differences(d, live *unstructured.Unstructured) ([]delta.Change, error) {
+	if live == nil {
+		return []delta.Change{{Kind: delta.Missing}}, nil
+	}
+	return delta.Compare(d, live)
+}
+
+// drifted tells what others changed from what the spec changed.
+func drifted(s *scope, d, live *unstructured.Unstructured, changes []delta.Change) bool {
+	if live == nil {
+		return s.complete
+	}
+	if !holds(live, annotationDesired) || !holdsNote(d, live) {
+		// Without this, whoever changes a child and the operator's note on it would have the
+		// change taken for one of the spec.
+		return true
+	}
+	return live.GetAnnotations()[annotationDesired] == d.GetAnnotations()[annotationDesired] && ours(changes)
+}
+
+func holdsNote(d, live *unstructured.Unstructured) bool {
+	_, wanted := d.GetAnnotations()[annotationResolved]
+	return !wanted || holds(live, annotationResolved)
+}
+
+// ours says whether changes touch more than the operator's own annotations: those differ
+// after an upgrade of the operator or in a new generation, and are no one's edit.
+func ours(changes []delta.Change) bool {
+	for _, c := range changes {
+		if !strings.HasPrefix(c.Path, "metadata.annotations.sluice.dev/") {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *scope) reportOnly() bool {
+	return s.workload.Spec.Drift != nil && s.workload.Spec.Drift.Mode == v1beta1.DriftModeReport
+}
+
+func describeDrift(d *unstructured.Unstructured, changes []delta.Change) []v1beta1.DriftChange {
+	out := make([]v1beta1.DriftChange, 0, len(changes))
+	for _, c := range changes {
+		out = append(out, v1beta1.DriftChange{
+			Object: d.GetKind() + "/" + d.GetNamespace() + "/" + d.GetName(), Path: c.Path, Change: c.Kind,
+		})
+	}
+	return out
+}
+
+// write is one request that changes a child; it returns what the API server answered.
+type write func(ctx context.Context, d, live *unstructured.Unstructured) (*unstructured.Unstructured, error)
+
+// write brings one child to what is desired, most often in one write and at most in two.
+// An apply does not remove what others added, and an overwrite does not touch metadata:
+// what is left after the first decides whether the second is needed.
+func (r *Reconciler) write(ctx context.Context, s *scope, d, live *unstructured.Unstructured, changes []delta.Change) error {
+	steps := []write{r.applyChild, r.overwrite}
+	if addedTo(changes) {
+		steps = []write{r.overwrite, r.applyChild}
+	}
+	for _, step := range steps {
+		answer, err := step(ctx, d, live)
+		if err != nil {
+			return err
+		}
+		s.wrote(answer)
+		if live == nil {
+			return nil
+		}
+		live = answer
+		if changes, err = delta.Compare(d, live); err != nil {
+			return unreadable("CompareFailed", err)
+		}
+		if len(changes) == 0 {
+			return nil
+		}
+	}
+	logf.FromContext(ctx).Info("Child still differs after it was written: something else changes it", "kind", d.GetKind(), "child", d.GetName(), "fields", len(changes))
+	return nil
+}
+
+func addedTo(changes []delta.Change) bool {
+	for _, c := range changes {
+		if c.Kind == delta.Added {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Reconciler) applyChild(ctx context.Context, d, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	logf.FromContext(ctx).Info("Applying child", "kind", d.GetKind(), "child", d.GetName())
+	answer := d.DeepCopy()
+	if live != nil {
+		// Refused when the object was replaced by another one of the same name.
+		answer.SetUID(live.GetUID())
+	}
+	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(answer), client.FieldOwner(FieldManager), client.ForceOwnership)
+	if err != nil {
+		return nil, refused("ApplyFailed", about("apply", d.GetKind(), d, err))
+	}
+	r.Metrics.ChildWrites.WithLabelValues(d.GetKind(), "apply").Inc()
+	return answer, nil
+}
+
+// overwrite replaces the content of a child, all but its metadata and status. This is how
+// a container goes away again that someone added: an apply leaves alone what another
+// manager owns, and what nobody owns since its managedFields were wiped. The resource
+// version makes it fail rather than undo a write that was not seen.
+func (r *Reconciler) overwrite(ctx context.Context, d, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	logf.FromContext(ctx).Info("Overwriting child: others added to it", "kind", d.GetKind(), "child", d.GetName())
+	patch, err := json.Marshal(replacement(d, live))
+	if err != nil {
+		return nil, unreadable("RenderFailed", about("overwrite", d.GetKind(), d, err))
+	}
+	answer := live.DeepCopy()
+	if err := r.Client.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldManager)); err != nil {
+		return nil, refused("ApplyFailed", about("overwrite", d.GetKind(), d, err))
+	}
+	r.Metrics.ChildWrites.WithLabelValues(d.GetKind(), "overwrite").Inc()
+	return answer, nil
+}
+
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// replacement is the JSON patch that turns live's content into what is desired.
+func replacement(d, live *unstructured.Unstructured) []operation {
+	want := delta.Completed(d, live)
+	ops := []operation{
+		{Op: "replace", Path: "/metadata/resourceVersion", Value: live.GetResourceVersion()},
+		{Op: "replace", Path: "/metadata/uid", Value: string(live.GetUID())},
+	}
+	for _, field := range contentFields(want, live.Object) {
+		value, wanted := want[field]
+		if wanted {
+			ops = append(ops, operation{Op: "add", Path: "/" + field, Value: value})
+		} else {
+			ops = append(ops, operation{Op: "remove", Path: "/" + field})
+		}
+	}
+	return ops
+}
+
+// contentFields are the top-level fields of either object that hold content, sorted.
+func contentFields(objects ...map[string]any) []string {
+	seen := map[string]bool{"apiVersion": true, "kind": true, "metadata": true, "status": true}
+	var out []string
+	for _, o := range objects {
+		for field := range o {
+			if !seen[field] {
+				seen[field] = true
+				out = append(out, field)
+			}
+		}
+	}
+	sort.Strings(out)
+	return out
+}

@@ -1,0 +1,162 @@
+package workload
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/delta"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+)
+
+// memory is what the process remembers of one Workload from one reconcile to the next.
+// After a restart it is empty and nothing is lost that the operator cannot do without. It
+// is there for two reasons: the cache lags behind the operator's own writes, and what
+// stands on a child can be changed by whoever may edit that child.
+type memory struct {
+	uid types.UID
+	// version is the resource version that the last own write gave the Workload.
+	version string
+	// status as it was written last. The watch reads it while a reconcile runs.
+	status atomic.Pointer[v1beta1.WorkloadStatus]
+	// written is the resource version that the last own write gave a child, until the
+	// cache has it.
+	written map[childKey]string
+	// children are the UIDs of those that were known to be the operator's.
+	children map[types.UID]bool
+	// resolved is what tags were resolved to when the generation was allowed.
+	resolved resolved
+	// applied is the last generation of which every child has been there.
+	applied int64
+	// quarrels are about children that keep being changed.
+	quarrels map[childKey]quarrel
+	// healed is what was put back last, in the generation healedIn.
+	healed   []v1beta1.DriftChange
+	healedIn int64
+	// standstill is what the pods' controller has been reporting, and since when.
+	standstill string
+	since      time.Time
+}
+
+// childKey names a child within its Workload's namespace.
+type childKey struct {
+	schema.GroupVersionKind
+	name string
+}
+
+func keyOf(c *unstructured.Unstructured) childKey {
+	return childKey{GroupVersionKind: c.GroupVersionKind(), name: c.GetName()}
+}
+
+// recall returns what is remembered of the Workload; one of the same name that was
+// deleted is forgotten.
+func (r *Reconciler) recall(w *v1beta1.Workload) *memory {
+	key := client.ObjectKeyFromObject(w)
+	if known, ok := r.memories.Load(key); ok && known.(*memory).uid == w.UID {
+		return known.(*memory)
+	}
+	m := &memory{uid: w.UID, written: map[childKey]string{}, children: map[types.UID]bool{}, quarrels: map[childKey]quarrel{}}
+	r.memories.Store(key, m)
+	return m
+}
+
+func (r *Reconciler) forget(key client.ObjectKey) { r.memories.Delete(key) }
+
+// older says whether an object is from before an own write.
+func older(version, written string) bool {
+	if written == "" {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(version, written)
+	return err == nil && order < 0
+}
+
+// mine says whether a child is the operator's. An owner reference and labels can be put
+// on any object by whoever may edit it, and would make the operator change or delete it
+// in their name: so it also has to be an object that the operator applied. The field
+// manager's entry is not there any more when someone wiped it; a child that this process
+// has known is recognised all the same.
+func (s *scope) mine(c *unstructured.Unstructured) bool {
+	if !metav1.IsControlledBy(c, s.workload) {
+		return false
+	}
+	return s.memory.children[c.GetUID()] || applied(c)
+}
+
+func applied(c *unstructured.Unstructured) bool {
+	for _, e := range c.GetManagedFields() {
+		if e.Manager == FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// wrote keeps the answer to a write: it is newer than the cache.
+func (s *scope) wrote(answer *unstructured.Unstructured) {
+	s.memory.written[keyOf(answer)] = answer.GetResourceVersion()
+	s.memory.children[answer.GetUID()] = true
+	for i, c := range s.owned {
+		if keyOf(c) == keyOf(answer) {
+			s.owned[i] = answer
+			return
+		}
+	}
+	s.owned = append(s.owned, answer)
+}
+
+// quarrel is how often a child was put back, and when last.
+type quarrel struct {
+	times int
+	last  time.Time
+}
+
+// pause is how long to wait until a child may be put back again. Someone who keeps
+// changing it, such as an admission webhook or another controller, would otherwise make
+// the operator write, and the pods roll, without an end.
+func (m *memory) pause(key childKey, now time.Time) time.Duration {
+	q := m.quarrels[key]
+	if q.times < limits.HealsAtOnce {
+		return 0
+	}
+	wait := min(time.Second<<min(q.times-limits.HealsAtOnce, 10), limits.HealPause)
+	return max(0, q.last.Add(wait).Sub(now))
+}
+
+func (m *memory) putBack(key childKey, now time.Time) {
+	q := m.quarrels[key]
+	if now.Sub(q.last) > limits.HealQuiet {
+		q.times = 0
+	}
+	m.quarrels[key] = quarrel{times: q.times + 1, last: now}
+}
+
+// overdue turns a StatefulSet's lack of progress into Degraded after the deadline: unlike
+// a Deployment it has none of its own, and one whose pods crash would be Progressing for
+// ever. The second result is when to look again.
+func (m *memory) overdue(c *unstructured.Unstructured, h delta.Health, now time.Time) (delta.Health, time.Duration) {
+	if c.GetKind() != "StatefulSet" {
+		return h, 0
+	}
+	if h.Status != delta.Progressing || c.GetDeletionTimestamp() != nil {
+		m.standstill = ""
+		return h, 0
+	}
+	if h.Message != m.standstill {
+		m.standstill, m.since = h.Message, now
+	}
+	left := m.since.Add(limits.ProgressDeadline).Sub(now)
+	if left > 0 {
+		return h, left
+	}
+	message := fmt.Sprintf("no progress for %s: %s", limits.ProgressDeadline, h.Message)
+	return delta.Health{Status: delta.Degraded, Message: message}, 0
+}

@@ -1,0 +1,133 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"sort"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/redact"
+)
+
+// report derives status from what the phases found, writes it if it changed, and tells
+// of transitions.
+func (r *Reconciler) report(ctx context.Context, s *scope, err error) error {
+	if len(s.healed) > 0 {
+		s.memory.healed, s.memory.healedIn = s.healed, s.workload.Generation
+		r.Events.Eventf(s.workload, nil, "Normal", reasonHealed, "Heal", "%s", clip("put back what others changed: "+driftText(s.healed)))
+	}
+	next := derive(s, obstacleOf(err))
+	if sameStatus(s.workload.Status, next) {
+		return nil
+	}
+	s.memory.status.Store(&next)
+	if err := r.writeStatus(ctx, s, next); err != nil {
+		return err
+	}
+	r.tell(s.workload, next)
+	return nil
+}
+
+// sameStatus compares what is the operator's: conditions of other types do not count, nor
+// does the order of conditions, which the API server keeps by who applied first.
+func sameStatus(a, b v1beta1.WorkloadStatus) bool {
+	a.Conditions, b.Conditions = ownOnly(a.Conditions), ownOnly(b.Conditions)
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+func ownOnly(conditions []metav1.Condition) []metav1.Condition {
+	var out []metav1.Condition
+	for _, c := range conditions {
+		if ownConditions[c.Type] {
+			// Zones do not survive the API server.
+			c.LastTransitionTime = metav1.NewTime(c.LastTransitionTime.UTC())
+			out = append(out, c)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Type < out[j].Type })
+	return out
+}
+
+// writeStatus applies the status. What it does not name stays if someone else set it: then
+// the status is replaced, so that nothing stands there in the operator's name that it did
+// not find.
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope, next v1beta1.WorkloadStatus) error {
+	w := s.workload
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&next)
+	if err != nil {
+		return about("convert the status of", v1beta1.WorkloadKind, w, err)
+	}
+	answer := identity(w)
+	answer.Object["status"] = content
+	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(answer), client.FieldOwner(FieldManager), client.ForceOwnership)
+	if err != nil {
+		return about("apply the status of", v1beta1.WorkloadKind, w, err)
+	}
+	r.Metrics.StatusWrites.Inc()
+	s.memory.version = answer.GetResourceVersion()
+	stored := &v1beta1.Workload{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Object, stored); err != nil {
+		return about("read the status of", v1beta1.WorkloadKind, w, err)
+	}
+	if sameStatus(stored.Status, next) {
+		return nil
+	}
+	return r.replaceStatus(ctx, s, stored, next)
+}
+
+func (r *Reconciler) replaceStatus(ctx context.Context, s *scope, stored *v1beta1.Workload, next v1beta1.WorkloadStatus) error {
+	for _, c := range stored.Status.Conditions {
+		if !ownConditions[c.Type] {
+			next.Conditions = append(next.Conditions, c)
+		}
+	}
+	patch, err := json.Marshal([]operation{
+		{Op: "replace", Path: "/metadata/resourceVersion", Value: stored.ResourceVersion},
+		{Op: "add", Path: "/status", Value: next},
+	})
+	if err != nil {
+		return about("convert the status of", v1beta1.WorkloadKind, stored, err)
+	}
+	if err := r.Client.Status().Patch(ctx, stored, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldManager)); err != nil {
+		return about("replace the status of", v1beta1.WorkloadKind, stored, err)
+	}
+	r.Metrics.StatusWrites.Inc()
+	s.memory.version = stored.ResourceVersion
+	return nil
+}
+
+// tell raises one event when Ready changes its status or reason.
+func (r *Reconciler) tell(w *v1beta1.Workload, next v1beta1.WorkloadStatus) {
+	before := meta.FindStatusCondition(w.Status.Conditions, v1beta1.ConditionReady)
+	now := meta.FindStatusCondition(next.Conditions, v1beta1.ConditionReady)
+	if before != nil && before.Status == now.Status && before.Reason == now.Reason {
+		return
+	}
+	kind := "Normal"
+	if next.Phase == v1beta1.PhaseBlocked || next.Phase == v1beta1.PhaseDegraded || now.Reason == reasonUndecided {
+		kind = "Warning"
+	}
+	r.Events.Eventf(w, nil, kind, now.Reason, "Reconcile", "%s", now.Message)
+}
+
+// clip makes a note fit to be shown: on one line, without control characters, and within
+// what the events API takes.
+func clip(note string) string { return redact.Text(note, limits.NoteBytes) }
+
+func identity(w *v1beta1.Workload) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(v1beta1.WorkloadKind))
+	u.SetName(w.Name)
+	u.SetNamespace(w.Namespace)
+	u.SetUID(w.UID)
+	return u
+}

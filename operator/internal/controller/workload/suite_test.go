@@ -1,0 +1,604 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/metrics"
+	"github.com/sluice-dev/sluice/operator/internal/registry"
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
+)
+
+const (
+	operatorNamespace = "sluice-system"
+	environmentLabel  = "sluice.dev/environment"
+	environment       = "test"
+	// patience is how long any one thing may take to come true.
+	patience = 30 * time.Second
+)
+
+// What the suite stands on: a real API server without controllers, and a real registry.
+var (
+	access *rest.Config
+	scheme = runtime.NewScheme()
+	api    client.WithWatch
+	depot  *testkit.Registry
+	signer *testkit.Key
+)
+
+func TestMain(m *testing.M) {
+	code, err := runSuite(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func runSuite(m *testing.M) (int, error) {
+	logf.SetLogger(logr.Discard())
+	env := &envtest.Environment{
+		BinaryAssetsDirectory: filepath.Join("..", "..", "..", "..", "bin", "tools"),
+		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "..", "..", "kustomize", "base", "crds")},
+		ErrorIfCRDPathMissing: true,
+	}
+	var err error
+	if access, err = env.Start(); err != nil {
+		return 1, fmt.Errorf("start the control plane (run `make tools` first): %w", err)
+	}
+	defer func() { _ = env.Stop() }()
+	access.QPS, access.Burst = 500, 1000
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return 1, err
+	}
+	if err := v1beta1.AddToScheme(scheme); err != nil {
+		return 1, err
+	}
+	if api, err = client.NewWithWatch(access, client.Options{Scheme: scheme}); err != nil {
+		return 1, err
+	}
+	depot = testkit.NewRegistry(testkit.RegistryOptions{Referrers: true})
+	defer depot.Close()
+	if signer, err = testkit.NewKey(); err != nil {
+		return 1, err
+	}
+	if err := prepare(); err != nil {
+		return 1, err
+	}
+	inspector, err := startInspector()
+	if err != nil {
+		return 1, err
+	}
+	stop, err := startManager()
+	if err != nil {
+		return 1, err
+	}
+	code := m.Run()
+	return code, firstError(stop(), inspector.stop())
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func prepare() error {
+	ctx := context.Background()
+	for _, o := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}},
+		keySecret("release-signer", signer),
+		gateFor(environment, "release-signer"),
+	} {
+		if err := api.Create(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func keySecret(name string, key *testkit.Key) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: operatorNamespace},
+		StringData: map[string]string{"cosign.pub": key.PublicPEM},
+	}
+}
+
+// gateFor guards the namespaces of an environment, and takes images signed by the key.
+func gateFor(environment, secret string) *v1beta1.Gate {
+	return &v1beta1.Gate{
+		ObjectMeta: metav1.ObjectMeta{Name: environment},
+		Spec: v1beta1.GateSpec{
+			Environment: environment,
+			Match:       v1beta1.GateMatch{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{environmentLabel: environment}}},
+			Images: []v1beta1.ImageRule{{
+				Match: depot.Host() + "/**",
+				Authorities: []v1beta1.Authority{{Name: "release-key", Key: v1beta1.PublicKey{Secret: &v1beta1.SecretKeyRef{
+					NamespacedName: v1beta1.NamespacedName{Name: secret, Namespace: operatorNamespace}, Key: "cosign.pub",
+				}}}},
+			}},
+		},
+	}
+}
+
+// namespace makes a namespace of the test's own.
+func namespace(t *testing.T, environment string) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
+	if environment != "" {
+		ns.Labels = map[string]string{environmentLabel: environment}
+	}
+	create(t, ns)
+	return ns.Name
+}
+
+func create(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := api.Create(t.Context(), o); err != nil {
+		t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// push stores an image, and returns its name and digest.
+func push(t *testing.T, repository, content string) (image, digest string) {
+	t.Helper()
+	image = depot.Host() + "/" + repository
+	digest, err := testkit.PushImage(image, content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image, digest
+}
+
+// pushSigned stores an image that the suite's key has signed.
+func pushSigned(t *testing.T, repository string) (image, digest string) {
+	t.Helper()
+	image, digest = push(t, repository, repository)
+	sign(t, signer, image, digest)
+	return image, digest
+}
+
+func sign(t *testing.T, key *testkit.Key, image, digest string) {
+	t.Helper()
+	repository := image[:strings.LastIndexByte(image, ':')]
+	if err := key.SignTag(repository, digest); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ticker is a clock that stands still until it is moved.
+type ticker struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *ticker) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *ticker) move(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// bench is a Reconciler that is called by hand, on an API server that no manager watches
+// in the same namespace, with every write counted.
+type bench struct {
+	t         *testing.T
+	r         *Reconciler
+	namespace string
+	recorder  *events.FakeRecorder
+	clock     *ticker
+	writes    *[]string
+	verdicts  int
+	// refuse, when set, is asked before each write.
+	refuse func(string) error
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, namespace: namespace(t, environment), recorder: events.NewFakeRecorder(1000), clock: &ticker{now: time.Now()}, writes: new([]string)}
+	b.restart()
+	return b
+}
+
+// restart is a new process: nothing is remembered.
+func (b *bench) restart() {
+	b.r = &Reconciler{
+		Client: counted(b), Live: api, Judge: gather.NewJudge(facts(api, api), registry.New(registry.Options{})),
+		Events: b.recorder, Metrics: metrics.New(prometheus.NewRegistry()),
+		Observe: func(gate.Verdict) { b.verdicts++ }, Now: b.clock.Now,
+	}
+}
+
+func facts(cache, references client.Reader) *gather.Cluster {
+	return &gather.Cluster{Cache: cache, References: references, Live: api, OperatorNamespace: operatorNamespace}
+}
+
+func (b *bench) note(verb string, o any) error {
+	text := verb + " "
+	switch o := o.(type) {
+	case client.Object:
+		text += o.GetObjectKind().GroupVersionKind().Kind
+	case interface{ GetKind() string }:
+		text += o.GetKind()
+	}
+	if b.refuse != nil {
+		if err := b.refuse(text); err != nil {
+			return err
+		}
+	}
+	*b.writes = append(*b.writes, text)
+	return nil
+}
+
+// counted is the API client with a note of each write.
+func counted(b *bench) client.Client {
+	return interceptor.NewClient(api, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if err := b.note("create", o); err != nil {
+				return err
+			}
+			return c.Create(ctx, o, opts...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			if err := b.note("update", o); err != nil {
+				return err
+			}
+			return c.Update(ctx, o, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if err := b.note("delete", o); err != nil {
+				return err
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if err := b.note("patch", o); err != nil {
+				return err
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if err := b.note("apply", o); err != nil {
+				return err
+			}
+			return c.Apply(ctx, o, opts...)
+		},
+		SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+			if err := b.note("apply "+sub+" of", o); err != nil {
+				return err
+			}
+			return c.SubResource(sub).Apply(ctx, o, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			if err := b.note("patch "+sub+" of", o); err != nil {
+				return err
+			}
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	})
+}
+
+// reconcile runs once and returns what the queue would be told.
+func (b *bench) reconcile(w *v1beta1.Workload) (ctrl.Result, error) {
+	b.t.Helper()
+	result, err := b.r.Reconcile(b.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w)})
+	if err != nil && result != (ctrl.Result{}) {
+		b.t.Errorf("an error and a requeue together: %v, %v", result, err)
+	}
+	return result, err
+}
+
+// must reconciles without an error, and reads the Workload back.
+func (b *bench) must(w *v1beta1.Workload) ctrl.Result {
+	b.t.Helper()
+	result, err := b.reconcile(w)
+	if err != nil {
+		b.t.Fatalf("reconcile: %v", err)
+	}
+	b.read(w)
+	return result
+}
+
+func (b *bench) read(w *v1beta1.Workload) {
+	b.t.Helper()
+	if err := api.Get(b.t.Context(), client.ObjectKeyFromObject(w), w); client.IgnoreNotFound(err) != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// taken returns the writes since the last call.
+func (b *bench) taken() []string {
+	out := *b.writes
+	*b.writes = nil
+	return out
+}
+
+// told returns the events since the last call.
+func (b *bench) told() []string {
+	var out []string
+	for {
+		select {
+		case e := <-b.recorder.Events:
+			out = append(out, e)
+		default:
+			return out
+		}
+	}
+}
+
+// workload makes a Workload of a signed image; changes are made before it is stored.
+func (b *bench) workload(name string, changes ...func(*v1beta1.Workload)) *v1beta1.Workload {
+	b.t.Helper()
+	image, _ := pushSigned(b.t, b.namespace+"/"+name+":1")
+	w := &v1beta1.Workload{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.namespace},
+		Spec:       v1beta1.WorkloadSpec{Image: image, Ports: []v1beta1.Port{{Name: "http", Port: 8080}}},
+	}
+	for _, change := range changes {
+		change(w)
+	}
+	create(b.t, w)
+	return w
+}
+
+// running makes a Workload and takes it to Ready.
+func (b *bench) running(name string, changes ...func(*v1beta1.Workload)) *v1beta1.Workload {
+	b.t.Helper()
+	w := b.workload(name, changes...)
+	b.must(w)
+	b.healthy(w)
+	b.must(w)
+	if w.Status.Phase != v1beta1.PhaseReady {
+		b.t.Fatalf("%s is %s: %+v", name, w.Status.Phase, w.Status.Conditions)
+	}
+	b.taken()
+	b.told()
+	return w
+}
+
+// update changes the stored Workload.
+func (b *bench) update(w *v1beta1.Workload, change func(*v1beta1.Workload)) {
+	b.t.Helper()
+	b.read(w)
+	change(w)
+	if err := api.Update(b.t.Context(), w); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// child reads one child; nil when there is none.
+func (b *bench) child(kind, name string) *unstructured.Unstructured {
+	b.t.Helper()
+	for _, gvk := range ChildKinds {
+		if gvk.Kind != kind {
+			continue
+		}
+		u := Child(gvk)
+		err := api.Get(b.t.Context(), client.ObjectKey{Namespace: b.namespace, Name: name}, u)
+		if client.IgnoreNotFound(err) != nil {
+			b.t.Fatal(err)
+		}
+		if err != nil {
+			return nil
+		}
+		return u
+	}
+	b.t.Fatalf("no child kind %s", kind)
+	return nil
+}
+
+// children reads every object of a child kind in the namespace, by Kind/name.
+func (b *bench) children() map[string]*unstructured.Unstructured {
+	b.t.Helper()
+	out := map[string]*unstructured.Unstructured{}
+	for _, gvk := range ChildKinds {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(gvk)
+		if err := api.List(b.t.Context(), list, client.InNamespace(b.namespace)); err != nil {
+			b.t.Fatal(err)
+		}
+		for i := range list.Items {
+			out[gvk.Kind+"/"+list.Items[i].GetName()] = &list.Items[i]
+		}
+	}
+	return out
+}
+
+// healthy plays the controller of the pods.
+func (b *bench) healthy(w *v1beta1.Workload) {
+	b.t.Helper()
+	if err := setHealthy(b.t.Context(), w); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func setHealthy(ctx context.Context, w *v1beta1.Workload) error {
+	key := client.ObjectKeyFromObject(w)
+	if w.Spec.Storage != nil {
+		s := &appsv1.StatefulSet{}
+		if err := api.Get(ctx, key, s); err != nil {
+			return err
+		}
+		n := *s.Spec.Replicas
+		s.Status = appsv1.StatefulSetStatus{ObservedGeneration: s.Generation, Replicas: n, ReadyReplicas: n, AvailableReplicas: n, UpdatedReplicas: n, CurrentReplicas: n, CurrentRevision: "r", UpdateRevision: "r"}
+		return api.Status().Update(ctx, s)
+	}
+	d := &appsv1.Deployment{}
+	if err := api.Get(ctx, key, d); err != nil {
+		return err
+	}
+	n := *d.Spec.Replicas
+	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, ReadyReplicas: n, AvailableReplicas: n, UpdatedReplicas: n}
+	return api.Status().Update(ctx, d)
+}
+
+// collect plays the garbage collector: what is being deleted in the foreground goes.
+func (b *bench) collect() {
+	b.t.Helper()
+	for _, c := range b.children() {
+		if c.GetDeletionTimestamp() == nil {
+			continue
+		}
+		if err := api.Patch(b.t.Context(), c, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); client.IgnoreNotFound(err) != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+func conditionOf(w *v1beta1.Workload, kind string) metav1.Condition {
+	for _, c := range w.Status.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return metav1.Condition{}
+}
+
+func (b *bench) expect(w *v1beta1.Workload, phase v1beta1.Phase, reason string) {
+	b.t.Helper()
+	if ready := conditionOf(w, v1beta1.ConditionReady); w.Status.Phase != phase || ready.Reason != reason || w.Status.ObservedGeneration != w.Generation {
+		b.t.Fatalf("%s is %s because %s (%s), observed %d of %d; want %s because %s", w.Name, w.Status.Phase, ready.Reason, ready.Message,
+			w.Status.ObservedGeneration, w.Generation, phase, reason)
+	}
+}
+
+// inspector sees every status that the API server stores while the suite runs, and holds
+// it against the rules that kstatus and people rely on.
+type inspector struct {
+	watch watch.Interface
+	done  chan struct{}
+	found []string
+	seen  int
+}
+
+func startInspector() (*inspector, error) {
+	w, err := api.Watch(context.Background(), &v1beta1.WorkloadList{})
+	if err != nil {
+		return nil, err
+	}
+	i := &inspector{watch: w, done: make(chan struct{})}
+	go i.run()
+	return i, nil
+}
+
+func (i *inspector) stop() error {
+	i.watch.Stop()
+	<-i.done
+	if len(i.found) > 0 {
+		return fmt.Errorf("statuses that break the rules:\n%s", strings.Join(i.found, "\n"))
+	}
+	if i.seen == 0 {
+		return fmt.Errorf("the inspector saw no status at all")
+	}
+	return nil
+}
+
+func (i *inspector) run() {
+	defer close(i.done)
+	last := map[types.UID]v1beta1.WorkloadStatus{}
+	for e := range i.watch.ResultChan() {
+		w, ok := e.Object.(*v1beta1.Workload)
+		if !ok || e.Type == watch.Deleted || w.Status.Phase == "" || tampered(w) {
+			continue
+		}
+		i.seen++
+		for _, text := range broken(last[w.UID], w) {
+			i.found = append(i.found, fmt.Sprintf("%s/%s (%s): %s", w.Namespace, w.Name, w.Status.Phase, text))
+		}
+		last[w.UID] = w.Status
+	}
+}
+
+// tampered says that a test wrote to the status.
+func tampered(w *v1beta1.Workload) bool {
+	for _, e := range w.ManagedFields {
+		if e.Subresource == "status" && e.Manager != FieldManager {
+			return true
+		}
+	}
+	return false
+}
+
+var pascalCase = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
+
+// broken lists what is wrong with a status, and with the step from the one before.
+func broken(before v1beta1.WorkloadStatus, w *v1beta1.Workload) []string {
+	var out []string
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	status := map[string]metav1.ConditionStatus{}
+	for _, c := range w.Status.Conditions {
+		status[c.Type] = c.Status
+		if c.ObservedGeneration != w.Status.ObservedGeneration {
+			add("%s observed generation %d, status %d", c.Type, c.ObservedGeneration, w.Status.ObservedGeneration)
+		}
+		if !pascalCase.MatchString(c.Reason) {
+			add("%s has reason %q", c.Type, c.Reason)
+		}
+		if strings.ContainsAny(c.Message, "\n\r\x1b") || len(c.Message) > 1024 {
+			add("%s has a message of %d bytes that is not fit to print: %q", c.Type, len(c.Message), c.Message)
+		}
+		for _, b := range before.Conditions {
+			if b.Type == c.Type && b.Status == c.Status && !b.LastTransitionTime.Equal(&c.LastTransitionTime) {
+				add("%s moved its transition time and not its status", c.Type)
+			}
+		}
+	}
+	for kind := range ownConditions {
+		if status[kind] == "" {
+			add("no condition %s", kind)
+		}
+	}
+	ready, reconciling, stalled := status[v1beta1.ConditionReady], status[v1beta1.ConditionReconciling], status[v1beta1.ConditionStalled]
+	if reconciling == metav1.ConditionTrue && stalled == metav1.ConditionTrue {
+		add("Reconciling and Stalled at once")
+	}
+	if ready == metav1.ConditionTrue && (reconciling != metav1.ConditionFalse || stalled != metav1.ConditionFalse) {
+		add("Ready, and Reconciling %s, Stalled %s", reconciling, stalled)
+	}
+	if ready != metav1.ConditionTrue && reconciling != metav1.ConditionTrue && stalled != metav1.ConditionTrue && w.Status.Phase != v1beta1.PhasePaused {
+		add("not Ready, and neither Reconciling nor Stalled says why")
+	}
+	if (ready == metav1.ConditionTrue) != (w.Status.Phase == v1beta1.PhaseReady) {
+		add("phase %s with Ready %s", w.Status.Phase, ready)
+	}
+	if w.Status.ObservedGeneration > w.Generation || w.Status.ObservedGeneration < before.ObservedGeneration {
+		add("observed generation %d of %d after %d", w.Status.ObservedGeneration, w.Generation, before.ObservedGeneration)
+	}
+	return out
+}
