@@ -109,14 +109,15 @@ func (l *Loader) PublicRoot(ctx context.Context) (string, error) {
 // File reads a trusted root from a file. It is read every time: a mounted file changes
 // without notice.
 func (l *Loader) File(path string) (string, error) {
+	// Opening a pipe that nobody writes to would hang.
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return "", errors.Join(err, fmt.Errorf("%s is not a regular file", path))
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return "", errors.Join(err, fmt.Errorf("%s is not a regular file", path))
-	}
 	raw, err := io.ReadAll(io.LimitReader(f, limits.TrustedRootBytes+1))
 	if err != nil {
 		return "", fmt.Errorf("read %s: %w", path, err)
