@@ -62,7 +62,7 @@ func full() *v1beta1.Workload {
 }
 
 // apply creates every child and returns desired and live side by side.
-func apply(t *testing.T, w *v1beta1.Workload) (desired, live []*unstructured.Unstructured) {
+func apply(t testing.TB, w *v1beta1.Workload) (desired, live []*unstructured.Unstructured) {
 	t.Helper()
 	ctx := context.Background()
 	children, err := render.Children(w)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"golang.org/x/sync/errgroup"
@@ -121,7 +122,7 @@ func (j *Judge) gates(ctx context.Context, w *v1beta1.Workload) (gate.Namespace,
 func (j *Judge) match(ctx context.Context, w *v1beta1.Workload, fresh bool) (gate.Namespace, []v1beta1.Gate, error) {
 	ns, err := j.source.Namespace(ctx, w.Namespace, fresh)
 	if err != nil {
-		return ns, nil, fmt.Errorf("labels of namespace %s, which decide what Gate applies: %w", w.Namespace, err)
+		return ns, nil, fmt.Errorf("labels of namespace %s, which decide what Gate applies: %w", w.Namespace, same(err))
 	}
 	all, err := j.source.Gates(ctx, fresh)
 	if err != nil {
@@ -255,7 +256,7 @@ func (j *Judge) keychain(ctx context.Context, w *v1beta1.Workload) (authn.Keycha
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("image pull Secret %s/%s: %w", w.Namespace, s.Name, err)
+			return nil, fmt.Errorf("image pull Secret %s/%s: %w", w.Namespace, s.Name, same(err))
 		}
 		if len(raw) == 0 {
 			continue
@@ -286,12 +287,31 @@ func dockerConfig(raw []byte) (credentials, error) {
 	return config.Auths, nil
 }
 
-// Resolve implements authn.Keychain.
+// Resolve implements authn.Keychain. As for the kubelet a key may have a scheme and a
+// path, and the longest that matches counts; the wildcards that the kubelet knows besides
+// are not.
 func (c credentials) Resolve(target authn.Resource) (authn.Authenticator, error) {
-	for _, key := range []string{target.RegistryStr(), "https://" + target.RegistryStr(), "https://" + target.RegistryStr() + "/v1/"} {
-		if auth, ok := c[key]; ok {
-			return authn.FromConfig(auth), nil
+	best, found := -1, authn.Anonymous
+	for key, auth := range c {
+		name := registryName(key)
+		if len(name) <= best || name != target.RegistryStr() && name != target.String() && !strings.HasPrefix(target.String(), name+"/") {
+			continue
 		}
+		best, found = len(name), authn.FromConfig(auth)
 	}
-	return authn.Anonymous, nil
+	return found, nil
+}
+
+// registryName is a docker config's key without what clients put around it.
+func registryName(key string) string {
+	_, name, ok := strings.Cut(key, "://")
+	if !ok {
+		name = key
+	}
+	name = strings.TrimSuffix(name, "/")
+	name = strings.TrimSuffix(strings.TrimSuffix(name, "/v1"), "/v2")
+	if host, rest, _ := strings.Cut(name, "/"); host == "docker.io" {
+		return strings.TrimSuffix("index.docker.io/"+rest, "/")
+	}
+	return name
 }

@@ -52,26 +52,26 @@ func matching(gates []v1beta1.Gate, ns gate.Namespace, w *v1beta1.Workload) ([]v
 // Matches says whether a Gate judges a Workload with these labels in a namespace with
 // those.
 func Matches(g *v1beta1.Gate, namespace, object map[string]string) (bool, error) {
+	all := true
 	for _, m := range []struct {
+		path     string
 		selector *metav1.LabelSelector
 		labels   map[string]string
-		path     string
 	}{
-		{g.Spec.Match.NamespaceSelector, namespace, "spec.match.namespaceSelector"},
-		{g.Spec.Match.ObjectSelector, object, "spec.match.objectSelector"},
+		{"spec.match.namespaceSelector", g.Spec.Match.NamespaceSelector, namespace},
+		{"spec.match.objectSelector", g.Spec.Match.ObjectSelector, object},
 	} {
 		if m.selector == nil {
 			continue
 		}
+		// Both are read even where the first decides: ValidateGate has to find a broken one.
 		s, err := metav1.LabelSelectorAsSelector(m.selector)
 		if err != nil {
 			return false, fmt.Errorf("gate %s: %s: %w", g.Name, m.path, err)
 		}
-		if !s.Matches(labels.Set(m.labels)) {
-			return false, nil
-		}
+		all = all && s.Matches(labels.Set(m.labels))
 	}
-	return true, nil
+	return all, nil
 }
 
 // Files is a Source over objects that were read from files.
@@ -117,6 +117,21 @@ func (f *Files) Secret(_ context.Context, namespace, name string) (map[string][]
 // user's own docker login is used instead, which an empty answer means.
 func (f *Files) PullSecret(_ context.Context, namespace, name string) ([]byte, error) {
 	return f.Secrets[namespace+"/"+name][".dockerconfigjson"], nil
+}
+
+// worded gives "there is none" the same words whatever Source says it: a cache, an API
+// server and a list of files each have their own, and a verdict holds them.
+type worded struct{ error }
+
+func (worded) Error() string { return "it does not exist" }
+
+func (w worded) Unwrap() error { return w.error }
+
+func same(err error) error {
+	if apierrors.IsNotFound(err) {
+		return worded{err}
+	}
+	return err
 }
 
 func notFound(resource, name string) error {

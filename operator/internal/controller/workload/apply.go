@@ -27,18 +27,22 @@ func (r *Reconciler) apply(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// settle brings one child to what is desired, or notes what differs when it may not.
+// settle brings one child to what is desired, or notes what differs where it may not.
 func (r *Reconciler) settle(ctx context.Context, s *scope, d *unstructured.Unstructured) error {
 	live := find(s.owned, d)
+	if live != nil && s.memory.asDesired[keyOf(d)] == stamp(d, live) {
+		return nil
+	}
 	changes, err := differences(d, live)
 	if err != nil {
 		return unreadable("CompareFailed", err)
 	}
 	if len(changes) == 0 {
+		s.memory.asDesired[keyOf(d)] = stamp(d, live)
 		return nil
 	}
 	if !drifted(s, d, live, changes) {
-		return r.write(ctx, s, d, live, changes)
+		return r.write(ctx, s, d, live, r.applyChild, r.overwrite)
 	}
 	if s.reportOnly() {
 		s.drift = append(s.drift, describeDrift(d, changes)...)
@@ -52,7 +56,11 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, d *unstructured.Unstr
 		return nil
 	}
 	s.memory.putBack(keyOf(d), s.now)
-	if err := r.write(ctx, s, d, live, changes); err != nil {
+	first, second := r.overwrite, r.applyChild
+	if live == nil || metadataOnly(changes) {
+		first, second = second, first
+	}
+	if err := r.write(ctx, s, d, live, first, second); err != nil {
 		s.drift = append(s.drift, describeDrift(d, changes)...)
 		return err
 	}
@@ -115,41 +123,42 @@ func describeDrift(d *unstructured.Unstructured, changes []delta.Change) []v1bet
 type write func(ctx context.Context, d, live *unstructured.Unstructured) (*unstructured.Unstructured, error)
 
 // write brings one child to what is desired, most often in one write and at most in two.
-// An apply does not remove what others added, and an overwrite does not touch metadata:
-// what is left after the first decides whether the second is needed.
-func (r *Reconciler) write(ctx context.Context, s *scope, d, live *unstructured.Unstructured, changes []delta.Change) error {
-	steps := []write{r.applyChild, r.overwrite}
-	if addedTo(changes) {
-		steps = []write{r.overwrite, r.applyChild}
+// An apply does not remove what others added, and is refused where that and the desired
+// exclude each other; an overwrite does not touch metadata. What is left after the first
+// decides whether the second is needed.
+func (r *Reconciler) write(ctx context.Context, s *scope, d, live *unstructured.Unstructured, first, second write) error {
+	answer, err := first(ctx, d, live)
+	if live == nil || (err != nil && !isRefused(err)) {
+		if err == nil {
+			s.wrote(answer)
+		}
+		return err
 	}
-	for _, step := range steps {
-		answer, err := step(ctx, d, live)
-		if err != nil {
-			return err
-		}
+	if err == nil {
 		s.wrote(answer)
-		if live == nil {
-			return nil
-		}
 		live = answer
-		if changes, err = delta.Compare(d, live); err != nil {
+		left, err := delta.Compare(d, live)
+		if err != nil {
 			return unreadable("CompareFailed", err)
 		}
-		if len(changes) == 0 {
+		if len(left) == 0 {
 			return nil
 		}
 	}
-	logf.FromContext(ctx).Info("Child still differs after it was written: something else changes it", "kind", d.GetKind(), "child", d.GetName(), "fields", len(changes))
+	if answer, err = second(ctx, d, live); err != nil {
+		return err
+	}
+	s.wrote(answer)
 	return nil
 }
 
-func addedTo(changes []delta.Change) bool {
+func metadataOnly(changes []delta.Change) bool {
 	for _, c := range changes {
-		if c.Kind == delta.Added {
-			return true
+		if !strings.HasPrefix(c.Path, "metadata.") {
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 func (r *Reconciler) applyChild(ctx context.Context, d, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {

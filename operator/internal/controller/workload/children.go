@@ -67,9 +67,8 @@ func (r *Reconciler) readOwned(ctx context.Context, s *scope) error {
 	if err := r.catchUp(ctx, s); err != nil {
 		return err
 	}
-	clear(s.memory.children)
 	for _, c := range s.owned {
-		s.memory.children[c.GetUID()] = true
+		s.memory.children[keyOf(c)] = c.GetUID()
 	}
 	return nil
 }

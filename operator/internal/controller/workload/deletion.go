@@ -160,6 +160,7 @@ func (r *Reconciler) prune(ctx context.Context, s *scope) error {
 		if err := r.remove(ctx, c); err != nil {
 			return err
 		}
+		s.memory.lose(keyOf(c))
 	}
 	s.owned = kept
 	return nil

@@ -62,6 +62,11 @@ func refused(reason string, err error) error {
 	return o
 }
 
+func isRefused(err error) bool {
+	o := obstacleOf(err)
+	return o != nil && o.reason == reasonChildRefused
+}
+
 // obstacleOf is the obstacle in err; nil when there is none.
 func obstacleOf(err error) *obstacle {
 	if err == nil {

@@ -1,0 +1,456 @@
+package workload
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+)
+
+// drifts are edits of others: as a JSON patch, and as what they would apply.
+var drifts = map[string]struct {
+	kind  string
+	patch []map[string]any
+	apply map[string]any
+	// want is a path that has to be reported.
+	want string
+}{
+	"an image is edited": {
+		kind:  "Deployment",
+		patch: []map[string]any{{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "evil.example.com/miner:1"}},
+		apply: template(map[string]any{"containers": []any{map[string]any{"name": "app", "image": "evil.example.com/miner:1"}}}),
+		want:  "spec.template.spec.containers[0].image (Modified)",
+	},
+	"a sidecar is added": {
+		kind:  "Deployment",
+		patch: []map[string]any{{"op": "add", "path": "/spec/template/spec/containers/-", "value": map[string]any{"name": "miner", "image": "evil.example.com/miner:1"}}},
+		apply: template(map[string]any{"containers": []any{map[string]any{"name": "miner", "image": "evil.example.com/miner:1"}}}),
+		want:  "spec.template.spec.containers[1] (Added)",
+	},
+	"the host's network is taken": {
+		kind:  "Deployment",
+		patch: []map[string]any{{"op": "add", "path": "/spec/template/spec/hostNetwork", "value": true}},
+		apply: template(map[string]any{"hostNetwork": true}),
+		want:  "spec.template.spec.hostNetwork (Added)",
+	},
+	"a variable is added": {
+		kind:  "Deployment",
+		patch: []map[string]any{{"op": "add", "path": "/spec/template/spec/containers/0/env/-", "value": map[string]any{"name": "LD_PRELOAD", "value": "/evil.so"}}},
+		apply: template(map[string]any{"containers": []any{map[string]any{"name": "app", "env": []any{map[string]any{"name": "LD_PRELOAD", "value": "/evil.so"}}}}}),
+		want:  "spec.template.spec.containers[0].env[1] (Added)",
+	},
+	"the security context is opened": {
+		kind:  "Deployment",
+		patch: []map[string]any{{"op": "replace", "path": "/spec/template/spec/containers/0/securityContext", "value": map[string]any{"privileged": true}}},
+		apply: template(map[string]any{"containers": []any{map[string]any{"name": "app", "securityContext": map[string]any{"privileged": true, "allowPrivilegeEscalation": true}}}}),
+		want:  "spec.template.spec.containers[0].securityContext.privileged (Added)",
+	},
+	"an annotation turns AppArmor off": {
+		kind:  "Deployment",
+		patch: []map[string]any{{"op": "add", "path": "/spec/template/metadata/annotations", "value": map[string]any{"container.apparmor.security.beta.kubernetes.io/app": "unconfined"}}},
+		apply: map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"container.apparmor.security.beta.kubernetes.io/app": "unconfined"}}}}},
+		want:  "spec.template.metadata.annotations (Added)",
+	},
+	"replicas are edited": {
+		kind:  "Deployment",
+		patch: []map[string]any{{"op": "replace", "path": "/spec/replicas", "value": 9}},
+		apply: map[string]any{"spec": map[string]any{"replicas": int64(9)}},
+		want:  "spec.replicas (Modified)",
+	},
+	"the Service's port is edited": {
+		kind:  "Service",
+		patch: []map[string]any{{"op": "replace", "path": "/spec/ports/0/port", "value": 22}},
+		apply: map[string]any{"spec": map[string]any{"ports": []any{map[string]any{"port": int64(22), "protocol": "TCP", "name": "ssh"}}}},
+		want:  "spec.ports[",
+	},
+	"the Service is opened to the world": {
+		kind:  "Service",
+		patch: []map[string]any{{"op": "replace", "path": "/spec/type", "value": "NodePort"}},
+		apply: map[string]any{"spec": map[string]any{"type": "NodePort", "externalIPs": []any{"192.0.2.1"}}},
+		want:  "spec.type (Modified)",
+	},
+	"the NetworkPolicy is opened": {
+		kind:  "NetworkPolicy",
+		patch: []map[string]any{{"op": "add", "path": "/spec/ingress/-", "value": map[string]any{}}},
+		apply: map[string]any{"spec": map[string]any{"ingress": []any{map[string]any{}}}},
+		want:  "spec.ingress[",
+	},
+	"the account's token is mounted": {
+		kind:  "ServiceAccount",
+		patch: []map[string]any{{"op": "replace", "path": "/automountServiceAccountToken", "value": true}},
+		apply: map[string]any{"automountServiceAccountToken": true},
+		want:  "automountServiceAccountToken (Modified)",
+	},
+	"an own label is edited": {
+		kind:  "Service",
+		patch: []map[string]any{{"op": "replace", "path": "/metadata/labels/app.kubernetes.io~1instance", "value": "other"}},
+		apply: map[string]any{"metadata": map[string]any{"labels": map[string]any{"app.kubernetes.io/instance": "other"}}},
+		want:  "metadata.labels.app.kubernetes.io/instance (Modified)",
+	},
+}
+
+func template(podSpec map[string]any) map[string]any {
+	return map[string]any{"spec": map[string]any{"template": map[string]any{"spec": podSpec}}}
+}
+
+// content is what counts of the children: all but what any write changes.
+func content(children map[string]*unstructured.Unstructured) map[string]any {
+	out := map[string]any{}
+	for name, c := range children {
+		c = c.DeepCopy()
+		for _, field := range []string{"resourceVersion", "generation", "managedFields", "uid", "creationTimestamp"} {
+			unstructured.RemoveNestedField(c.Object, "metadata", field)
+		}
+		unstructured.RemoveNestedField(c.Object, "status")
+		out[name] = c.Object
+	}
+	return out
+}
+
+func TestReconcile_PutsDriftBack(t *testing.T) {
+	for name, tc := range drifts {
+		for manner, edit := range map[string]func(*bench){
+			"by an update": func(b *bench) { b.patch(tc.kind, "web", tc.patch...) },
+			"by an apply with force": func(b *bench) {
+				b.t.Helper()
+				u := &unstructured.Unstructured{Object: map[string]any{}}
+				for key, value := range tc.apply {
+					u.Object[key] = value
+				}
+				live := b.child(tc.kind, "web")
+				u.SetGroupVersionKind(live.GroupVersionKind())
+				u.SetName("web")
+				u.SetNamespace(b.namespace)
+				if err := api.Apply(b.t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("intruder"), client.ForceOwnership); err != nil {
+					b.t.Fatal(err)
+				}
+			},
+			"by an update that wipes the field managers": func(b *bench) {
+				b.patch(tc.kind, "web", append(slices.Clone(tc.patch), map[string]any{"op": "replace", "path": "/metadata/managedFields", "value": []any{map[string]any{}}})...)
+			},
+		} {
+			t.Run(name+" "+manner, func(t *testing.T) {
+				b := newBench(t)
+				w := b.running("web", full)
+				want := content(b.children())
+				edit(b)
+				b.must(w)
+				if diff := cmp.Diff(want, content(b.children())); diff != "" {
+					t.Fatalf("not put back: %s", diff)
+				}
+				writes := b.taken()
+				onChildren := slices.DeleteFunc(slices.Clone(writes), func(w string) bool { return strings.HasSuffix(w, "Workload") })
+				if len(onChildren) > 2 || len(writes) > 3 {
+					t.Errorf("%d writes: %v", len(writes), writes)
+				}
+				events := strings.Join(b.told(), "\n")
+				if !strings.Contains(events, reasonHealed) || !strings.Contains(events, tc.want) {
+					t.Errorf("events do not tell of %q: %q", tc.want, events)
+				}
+				b.healthy(w)
+				b.must(w)
+				b.taken()
+				b.must(w)
+				if writes := b.taken(); len(writes) > 0 {
+					t.Errorf("at rest: %v", writes)
+				}
+			})
+		}
+	}
+}
+
+func TestReconcile_PutsBackADeletedChild(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		b := newBench(t)
+		w := b.running("web", full)
+		want := content(b.children())
+		for _, kind := range []string{"Service", "ServiceAccount", "NetworkPolicy"} {
+			if err := api.Delete(t.Context(), b.child(kind, "web")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if restart {
+			b.restart()
+		}
+		b.must(w)
+		got := content(b.children())
+		for _, c := range []map[string]any{got, want} {
+			// A new Service gets a new address.
+			service := c["Service/web"].(map[string]any)["spec"].(map[string]any)
+			delete(service, "clusterIP")
+			delete(service, "clusterIPs")
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		events := b.told()
+		if len(events) == 0 || !strings.Contains(events[0], "Service/"+b.namespace+"/web (Missing)") {
+			t.Errorf("restarted %t: events %q", restart, events)
+		}
+	}
+}
+
+func TestReconcile_FindsARenamedContainer(t *testing.T) {
+	b := newBench(t)
+	w := b.running("web", full)
+	want := content(b.children())
+	b.patch("Deployment", "web", map[string]any{"op": "replace", "path": "/spec/template/spec/containers/0/name", "value": "other"})
+	b.must(w)
+	if diff := cmp.Diff(want, content(b.children())); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"patch Deployment", "apply status of Workload"}, b.taken()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Whoever edits a child can edit the operator's note on it as well, for the change to be
+// taken for one of the spec.
+func TestReconcile_IsNotFooledByItsOwnNote(t *testing.T) {
+	for name, change := range map[string]func(map[string]string){
+		"edited":  func(a map[string]string) { a[annotationDesired] = "0123456789abcdef" },
+		"removed": func(a map[string]string) { delete(a, annotationDesired) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			w := b.running("web")
+			b.edit("Deployment", "web", func(d *unstructured.Unstructured) {
+				a := d.GetAnnotations()
+				change(a)
+				d.SetAnnotations(a)
+				setNested(t, d, int64(9), "spec", "replicas")
+			})
+			b.must(w)
+			if events := strings.Join(b.told(), "\n"); !strings.Contains(events, "spec.replicas (Modified)") {
+				t.Errorf("events: %q", events)
+			}
+		})
+	}
+}
+
+func TestReconcile_OnlyReportsDriftInReportMode(t *testing.T) {
+	b := newBench(t)
+	w := b.running("web", full, func(w *v1beta1.Workload) { w.Spec.Drift = &v1beta1.Drift{Mode: v1beta1.DriftModeReport} })
+	b.patch("Deployment", "web",
+		map[string]any{"op": "replace", "path": "/spec/template/spec/containers/0/env/0/value", "value": "s3cr3t"},
+		map[string]any{"op": "add", "path": "/spec/template/spec/hostPID", "value": true})
+	if err := api.Delete(t.Context(), b.child("Service", "web")); err != nil {
+		t.Fatal(err)
+	}
+	before := b.children()
+	for _, restart := range []bool{false, true} {
+		if restart {
+			b.restart()
+		}
+		b.must(w)
+		if diff := cmp.Diff(before, b.children()); diff != "" {
+			t.Fatalf("restarted %t: written to: %s", restart, diff)
+		}
+	}
+	deployment, service := "Deployment/"+b.namespace+"/web", "Service/"+b.namespace+"/web"
+	want := []v1beta1.DriftChange{
+		{Object: service, Change: "Missing"},
+		{Object: deployment, Path: "spec.template.spec.containers[0].env[0].value", Change: "Modified"},
+		{Object: deployment, Path: "spec.template.spec.hostPID", Change: "Added"},
+	}
+	if diff := cmp.Diff(want, w.Status.Drift.Changes); diff != "" {
+		t.Error(diff)
+	}
+	c := conditionOf(w, v1beta1.ConditionDrifted)
+	if c.Status != metav1.ConditionTrue || c.Reason != reasonDrift || strings.Contains(c.Message, "s3cr3t") || strings.Contains(c.Message, "hunter2") {
+		t.Errorf("Drifted: %+v", c)
+	}
+	if writes := b.taken(); !slices.Equal(writes, []string{"apply status of Workload"}) {
+		t.Errorf("writes: %v", writes)
+	}
+
+	// A new spec is no drift: it is applied, and what others changed goes with it.
+	b.update(w, func(w *v1beta1.Workload) { w.Spec.Env[0].Value = "new" })
+	b.must(w)
+	if c := conditionOf(w, v1beta1.ConditionDrifted); c.Status != metav1.ConditionFalse {
+		t.Errorf("Drifted: %+v", c)
+	}
+}
+
+func TestReconcile_LeavesMarksOfOthersAlone(t *testing.T) {
+	b := newBench(t)
+	w := b.running("web", full)
+	for _, kind := range []string{"Deployment", "Service", "NetworkPolicy"} {
+		b.edit(kind, "web", func(u *unstructured.Unstructured) {
+			labels, annotations := u.GetLabels(), u.GetAnnotations()
+			labels["team"], annotations["example.com/seen"] = "shop", "yes"
+			u.SetLabels(labels)
+			u.SetAnnotations(annotations)
+		})
+	}
+	restart := []string{"spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"}
+	b.edit("Deployment", "web", func(u *unstructured.Unstructured) { setNested(t, u, "2026-01-01T00:00:00Z", restart...) })
+	b.healthy(w)
+	b.must(w)
+	if writes := b.taken(); len(writes) > 0 {
+		t.Fatalf("writes: %v", writes)
+	}
+	// Not even putting something else back takes them away.
+	b.patch("Deployment", "web", map[string]any{"op": "add", "path": "/spec/template/spec/hostNetwork", "value": true})
+	b.must(w)
+	d := b.child("Deployment", "web")
+	if at, _, _ := unstructured.NestedString(d.Object, restart...); at == "" || d.GetLabels()["team"] != "shop" || d.GetAnnotations()["example.com/seen"] != "yes" {
+		t.Errorf("lost: %v, %v", d.GetLabels(), d.Object["spec"])
+	}
+	if host, _, _ := unstructured.NestedBool(d.Object, "spec", "template", "spec", "hostNetwork"); host {
+		t.Error("not put back")
+	}
+}
+
+func TestReconcile_WritesNothingAtRest(t *testing.T) {
+	for name, change := range map[string]func(*v1beta1.Workload){
+		"a Deployment with everything":  full,
+		"a StatefulSet with everything": everything,
+		"the least there can be":        func(w *v1beta1.Workload) { w.Spec.Ports = nil },
+		"a Deployment with patches": func(w *v1beta1.Workload) {
+			full(w)
+			w.Spec.Patches = []v1beta1.Patch{{Target: &v1beta1.PatchTarget{Kind: "Deployment"},
+				Patch: `[{"op":"add","path":"/spec/template/spec/terminationGracePeriodSeconds","value":7},{"op":"add","path":"/spec/template/spec/containers/0/resources/limits/cpu","value":"2000m"}]`}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			w := b.running("web", change)
+			before, verdicts := b.children(), b.verdicts
+			const reconciles = 100
+			for i := range reconciles {
+				if i == reconciles/2 {
+					b.restart()
+				}
+				b.must(w)
+			}
+			if writes := b.taken(); len(writes) > 0 {
+				t.Errorf("writes: %v", writes)
+			}
+			if b.verdicts-verdicts != reconciles {
+				t.Errorf("%d verdicts", b.verdicts-verdicts)
+			}
+			if diff := cmp.Diff(before, b.children()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestReconcile_DoesNotFightForEver(t *testing.T) {
+	b := newBench(t)
+	w := b.running("web")
+	writes := 0
+	for range 60 {
+		b.patch("Deployment", "web", map[string]any{"op": "replace", "path": "/spec/replicas", "value": 9})
+		b.must(w)
+		writes += len(slices.DeleteFunc(b.taken(), func(w string) bool { return !strings.Contains(w, "Deployment") }))
+		b.clock.move(30 * time.Second)
+	}
+	// Half an hour at a write a minute, and a few more until the pauses are that long.
+	if writes > 45 || writes < 10 {
+		t.Errorf("%d writes in half an hour", writes)
+	}
+	if c := conditionOf(w, v1beta1.ConditionDrifted); c.Status == metav1.ConditionTrue && (c.Reason != reasonDriftReturns || !strings.Contains(c.Message, "Deployment/web")) {
+		t.Errorf("Drifted: %+v", c)
+	}
+	b.clock.move(2 * time.Minute)
+	b.must(w)
+	if got := nestedInt(b.child("Deployment", "web"), "spec", "replicas"); got != 1 {
+		t.Errorf("%d replicas once the other has stopped", got)
+	}
+}
+
+// The write that was not seen wins, and the next reconcile looks at it.
+func TestReconcile_DoesNotUndoAWriteItHasNotSeen(t *testing.T) {
+	b := newBench(t)
+	w := b.running("web")
+	stale := b.child("Deployment", "web")
+	b.patch("Deployment", "web", map[string]any{"op": "add", "path": "/spec/template/spec/hostNetwork", "value": true})
+	between := func(write string) error {
+		if write != "patch Deployment" {
+			return nil
+		}
+		return api.Patch(t.Context(), stale, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"shop"}}}`)))
+	}
+	b.refuse = between
+	before := w.ResourceVersion
+	if result := b.must(w); result.RequeueAfter != recheckOutdated {
+		t.Errorf("again in %s", result.RequeueAfter)
+	}
+	if w.ResourceVersion != before || len(b.told()) > 0 {
+		t.Error("status or events tell of a conflict that is over in half a second")
+	}
+	b.refuse = nil
+	b.must(w)
+	d := b.child("Deployment", "web")
+	if host, _, _ := unstructured.NestedBool(d.Object, "spec", "template", "spec", "hostNetwork"); host || d.GetLabels()["team"] != "shop" {
+		t.Errorf("labels %v, host network %t", d.GetLabels(), host)
+	}
+}
+
+func TestReconcile_PrunesOnceThePodsAreThrough(t *testing.T) {
+	b := newBench(t)
+	w := b.running("web", full, func(w *v1beta1.Workload) { w.Spec.Replicas = int32Of(2) })
+	old := ""
+	for name := range b.children() {
+		if strings.HasPrefix(name, "ConfigMap/web-config-") {
+			old = strings.TrimPrefix(name, "ConfigMap/")
+		}
+	}
+	b.update(w, func(w *v1beta1.Workload) {
+		w.Spec.Replicas, w.Spec.Backup = int32Of(1), nil
+		w.Spec.Config.Files["app.conf"] = "a=2"
+	})
+	b.must(w)
+	for _, c := range [][2]string{{"ConfigMap", old}, {"PodDisruptionBudget", "web"}, {"CronJob", "web-backup"}} {
+		if u := b.child(c[0], c[1]); u == nil || u.GetDeletionTimestamp() != nil {
+			t.Errorf("%s %s went before the new pods were there", c[0], c[1])
+		}
+	}
+	if writes := b.taken(); slices.ContainsFunc(writes, func(w string) bool { return strings.HasPrefix(w, "delete") }) {
+		t.Errorf("writes: %v", writes)
+	}
+	b.healthy(w)
+	b.must(w)
+	for _, c := range [][2]string{{"ConfigMap", old}, {"PodDisruptionBudget", "web"}, {"CronJob", "web-backup"}} {
+		if u := b.child(c[0], c[1]); u != nil && u.GetDeletionTimestamp() == nil {
+			t.Errorf("%s %s is still there", c[0], c[1])
+		}
+	}
+	b.collect()
+	b.must(w)
+	b.taken()
+	b.must(w)
+	if writes := b.taken(); len(writes) > 0 {
+		t.Errorf("at rest: %v", writes)
+	}
+	b.expect(w, v1beta1.PhaseReady, reasonReady)
+	if len(w.Status.Inventory) != len(b.children()) {
+		t.Errorf("inventory %+v of %v", w.Status.Inventory, names(b.children()))
+	}
+}
+
+func TestReconcile_KeepsAnUnrelatedServiceAddress(t *testing.T) {
+	b := newBench(t)
+	w := b.running("web")
+	before, _, _ := unstructured.NestedString(b.child("Service", "web").Object, "spec", "clusterIP")
+	b.patch("Service", "web", map[string]any{"op": "add", "path": "/spec/externalIPs", "value": []any{"192.0.2.1"}})
+	b.must(w)
+	s := &corev1.Service{}
+	if err := api.Get(t.Context(), client.ObjectKey{Namespace: b.namespace, Name: "web"}, s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Spec.ClusterIP != before || len(s.Spec.ExternalIPs) > 0 {
+		t.Errorf("address %s, was %s; external %v", s.Spec.ClusterIP, before, s.Spec.ExternalIPs)
+	}
+}
