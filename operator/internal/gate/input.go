@@ -209,6 +209,16 @@ type ChildImage struct {
 	Signatures []Signature
 }
 
+// Want is what a decision over an image takes of the registry, beside its digest.
+type Want struct {
+	// Signatures of the image itself.
+	Signatures bool
+	// Predicates are the types of the attestations that are asked for, sorted.
+	Predicates []string
+	// Children of an image index, with their signatures.
+	Children bool
+}
+
 // SignatureFormat is how a signature is stored.
 type SignatureFormat string
 

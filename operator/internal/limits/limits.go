@@ -97,6 +97,29 @@ const (
 	CompiledPolicies = 64
 )
 
+// Bounds on signatures, attestations and what they are verified with.
+const (
+	// CertificateChain is how many certificates a signature, or an authority in a trusted
+	// root, may come with. Fulcio's chain has three, that of a timestamp authority four.
+	CertificateChain = 10
+	// TrustedRootBytes is the largest trusted_root.json. That of the public instance, with
+	// every key it ever had, is 7 KiB.
+	TrustedRootBytes = 256 << 10
+	// TrustedRootEntries is how many authorities and how many logs of each kind one trusted
+	// root may list; the public instance has two to four.
+	TrustedRootEntries = 64
+	// Identities is how many keyless identities are kept ready to verify with, at 100 KiB
+	// each for a trusted root of usual size.
+	Identities = 128
+	// PatternBytes is the longest pattern for an issuer or a subject.
+	PatternBytes = 1024
+	// StatementBytes is the largest in-toto statement that is read. A scan report is some
+	// 100 KiB, the SBOM of a large image 5 MiB.
+	StatementBytes = 16 << 20
+	// StatementNesting is how deep a statement's JSON may nest; reports use a dozen levels.
+	StatementNesting = 128
+)
+
 // Deadlines of calls.
 const (
 	// RegistryCall is for one request to a registry, body included.
@@ -122,8 +145,6 @@ const (
 const (
 	// TrustCall is for one key or root from outside the cluster.
 	TrustCall = 5 * time.Second
-	// TrustedRootBytes is the largest trusted root; the public Sigstore's is 6 KiB.
-	TrustedRootBytes = 1 << 20
 	// TrustEntries is how many keys and roots are kept.
 	TrustEntries = 256
 	// KeyTTL is how long a key from a key management service is kept: a key that is

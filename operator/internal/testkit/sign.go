@@ -15,11 +15,10 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
 	"github.com/sigstore/cosign/v2/pkg/cosign"
-	"github.com/sigstore/cosign/v2/pkg/oci/mutate"
 	ociremote "github.com/sigstore/cosign/v2/pkg/oci/remote"
-	"github.com/sigstore/cosign/v2/pkg/oci/static"
 	cosigntypes "github.com/sigstore/cosign/v2/pkg/types"
 	protocommon "github.com/sigstore/protobuf-specs/gen/pb-go/common/v1"
 	"github.com/sigstore/sigstore-go/pkg/sign"
@@ -135,37 +134,54 @@ func (k *Key) SignTag(repository, digest string, options ...remote.Option) error
 	if err != nil {
 		return err
 	}
-	layer, err := static.NewSignature(claim, sig)
+	return TagSignature{Payload: claim, Base64: sig}.store(repository, digest, options...)
+}
+
+// Attestation returns a DSSE envelope (JSON) over a statement, as cosign v2 stores it.
+func (k *Key) Attestation(digest, predicateType string, predicate any) ([]byte, error) {
+	text, err := statement(digest, predicateType, predicate)
 	if err != nil {
-		return fmt.Errorf("signing %s: %w", digest, err)
+		return nil, err
 	}
-	ref, err := name.NewDigest(repository + "@" + digest)
+	sig, err := k.SignMessage(dsse.PAE(inTotoMediaType, text))
 	if err != nil {
-		return fmt.Errorf("signing %s: %w", digest, err)
+		return nil, err
 	}
-	withOptions := ociremote.WithRemoteOptions(options...)
-	entity, err := ociremote.SignedEntity(ref, withOptions)
+	_, raw, err := envelopeJSON(inTotoMediaType, text, sig)
+	return raw, err
+}
+
+// AttestTag attests as cosign v2 does: under the tag sha256-<hex>.att.
+func (k *Key) AttestTag(repository, digest, predicateType string, predicate any, options ...remote.Option) error {
+	envelope, err := k.Attestation(digest, predicateType, predicate)
 	if err != nil {
-		return fmt.Errorf("signing %s: %w", digest, err)
+		return err
 	}
-	entity, err = mutate.AttachSignatureToEntity(entity, layer)
-	if err != nil {
-		return fmt.Errorf("signing %s: %w", digest, err)
-	}
-	if err := ociremote.WriteSignatures(ref.Repository, entity, withOptions); err != nil {
-		return fmt.Errorf("writing the signature of %s: %w", digest, err)
-	}
-	return nil
+	return TagSignature{Payload: envelope}.store(repository, digest, options...)
 }
 
 // Bundle returns a sigstore bundle (v0.3, JSON) with a DSSE envelope over an in-toto
 // statement about digest. PredicateSign makes it an image signature, any other type an
 // attestation. The predicate is any value with JSON; nil stands for {}.
 func (k *Key) Bundle(digest, predicateType string, predicate any) ([]byte, error) {
+	text, err := statement(digest, predicateType, predicate)
+	if err != nil {
+		return nil, err
+	}
+	return k.SignPayload(inTotoMediaType, text)
+}
+
+// SignPayload returns a bundle with a DSSE envelope around any payload.
+func (k *Key) SignPayload(payloadType string, content []byte) ([]byte, error) {
+	return k.bundle(&sign.DSSEData{Data: content, PayloadType: payloadType})
+}
+
+// statement is an in-toto statement about digest.
+func statement(digest, predicateType string, predicate any) ([]byte, error) {
 	if predicate == nil {
 		predicate = map[string]any{}
 	}
-	statement, err := json.Marshal(map[string]any{
+	text, err := json.Marshal(map[string]any{
 		"_type":         "https://in-toto.io/Statement/v1",
 		"subject":       []any{map[string]any{"digest": map[string]string{"sha256": strings.TrimPrefix(digest, "sha256:")}}},
 		"predicateType": predicateType,
@@ -174,7 +190,7 @@ func (k *Key) Bundle(digest, predicateType string, predicate any) ([]byte, error
 	if err != nil {
 		return nil, fmt.Errorf("making the statement: %w", err)
 	}
-	return k.bundle(&sign.DSSEData{Data: statement, PayloadType: "application/vnd.in-toto+json"})
+	return text, nil
 }
 
 // MessageBundle returns a sigstore bundle with a plain signature over data, as `cosign
@@ -275,6 +291,9 @@ func (p keypair) SignData(_ context.Context, data []byte) (signed, hashed []byte
 	h.Write(data)
 	return signed, h.Sum(nil), nil
 }
+
+// AttestationTag is the tag that AttestTag writes to.
+func AttestationTag(digest string) string { return FallbackTag(digest) + ".att" }
 
 // SignatureTag is the tag that SignTag writes to.
 func SignatureTag(digest string) string { return FallbackTag(digest) + ".sig" }

@@ -6,13 +6,13 @@ package signature
 import (
 	"context"
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 )
 
-const policy = "signature"
+const policyName = "signature"
 
 // Check implements gate.Check.
 type Check struct{}
@@ -20,74 +20,99 @@ type Check struct{}
 // New makes the check.
 func New() *Check { return &Check{} }
 
-// Needed says whether the decision over an image takes its digest and signatures. Where
-// it does not, nothing has to be asked of a registry.
-func Needed(cfg gate.Config, image gate.Image) bool {
+// Needs says what the decision over an image takes of the registry; with false not even
+// its digest, and nothing has to be asked.
+func Needs(cfg gate.Config, image gate.Image) (gate.Want, bool) {
 	if image.Invalid != "" {
-		return false
+		return gate.Want{}, false
 	}
 	rule, ok := cfg.RuleFor(image.Repository)
-	return ok && !rule.Require.None && (!rule.RequireDigest || image.Pinned)
+	if !ok || rule.RequireDigest && !image.Pinned || rule.Require.None && len(rule.Attestations) == 0 {
+		return gate.Want{}, false
+	}
+	// That an image is no index shows only when its children are asked for; then its own
+	// signatures count.
+	want := gate.Want{Signatures: !rule.Require.None, Children: !rule.Require.None && rule.ByChildren}
+	for _, a := range rule.Attestations {
+		want.Predicates = append(want.Predicates, a.PredicateType)
+	}
+	want.Predicates = sorted(want.Predicates)
+	return want, true
+}
+
+// Needed says whether the decision over an image takes anything of the registry.
+func Needed(cfg gate.Config, image gate.Image) bool {
+	_, ok := Needs(cfg, image)
+	return ok
+}
+
+// Enough says whether what was fetched of an image so far satisfies every Gate, so that
+// older formats need not be looked for. It never is where a scan is asked for: the
+// newest one decides, and it may be in the format that was not looked at.
+func Enough(ctx context.Context, configs []gate.Config, image *gate.Image) bool {
+	for _, cfg := range configs {
+		want, ok := Needs(cfg, *image)
+		if !ok {
+			continue
+		}
+		if slices.ContainsFunc(want.Predicates, isScan) {
+			return false
+		}
+		r := newRun(ctx, &gate.Input{Gate: cfg})
+		r.judge(image)
+		if len(r.findings.Deny)+len(r.findings.Undecided) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Evaluate judges every image of the input.
 func (*Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
-	r := &run{ctx: ctx, in: in, keys: map[string]parsedKey{}}
+	r := newRun(ctx, in)
 	for i := range in.Images {
 		r.judge(&in.Images[i])
 	}
 	return r.findings
 }
 
-type parsedKey struct {
-	key *key
-	err error
-}
-
 // run is one evaluation.
 type run struct {
-	ctx      context.Context
-	in       *gate.Input
-	keys     map[string]parsedKey
-	findings gate.Findings
+	ctx       context.Context
+	in        *gate.Input
+	verifiers map[authorityID]readyVerifier
+	findings  gate.Findings
+}
+
+func newRun(ctx context.Context, in *gate.Input) *run {
+	return &run{ctx: ctx, in: in, verifiers: map[authorityID]readyVerifier{}}
 }
 
 func (r *run) judge(image *gate.Image) {
+	const untrusted = gate.ImageUntrusted
 	if image.Invalid != "" {
-		r.deny(image, gate.ImageUntrusted, "image reference cannot be read: "+image.Invalid, "name the image as registry/repository:tag or registry/repository@sha256:…")
+		r.deny(image, untrusted, "image reference cannot be read: "+image.Invalid, "name the image as registry/repository:tag or registry/repository@sha256:…")
 		return
 	}
 	rule, ok := r.in.Gate.RuleFor(image.Repository)
 	switch {
 	case !ok && r.in.Gate.DenyUnmatched:
-		r.deny(image, gate.ImageUntrusted,
+		r.deny(image, untrusted,
 			fmt.Sprintf("no image rule of gate %s matches %s", r.in.Gate.Name, image.Repository),
 			"use an image from a repository that the gate knows, or have its owner add a rule to spec.images")
 	case !ok:
-		r.result(image, gate.ImageAllowed, nil)
+		r.result(image, gate.ImageResult{Outcome: gate.ImageAllowed})
 	case rule.RequireDigest && !image.Pinned:
-		r.deny(image, gate.ImageUntrusted,
+		r.deny(image, untrusted,
 			fmt.Sprintf("image is named by tag alone, and gate %s demands a digest (requireDigest of rule %s)", r.in.Gate.Name, rule.Match),
 			"name the image as "+image.Repository+"@sha256:…")
-	case rule.Require.None:
-		r.result(image, gate.ImageAllowed, nil)
+	case rule.Require.None && len(rule.Attestations) == 0:
+		r.result(image, gate.ImageResult{Outcome: gate.ImageAllowed})
 	case image.Unavailable != "":
 		r.undecided(image, "signatures of the image could not be read: "+image.Unavailable, "try again once the registry answers")
 	default:
 		r.verify(image, rule)
 	}
-}
-
-// tally is what the authorities of a rule say to an image.
-type tally struct {
-	accepted []string
-	missing  []string
-	// unknown authorities, with the reason.
-	unknown []string
-	// keys that accepted: two authorities with one key count once.
-	keys map[string]bool
-	// maybe are the authorities that are not known to have refused, by key.
-	maybe int
 }
 
 func (r *run) verify(image *gate.Image, rule gate.ImageRule) {
@@ -96,117 +121,81 @@ func (r *run) verify(image *gate.Image, rule gate.ImageRule) {
 		r.undecided(image, "the image's digest is not known: "+err.Error(), "try again; if it stays, report it with the Gate and the image")
 		return
 	}
-	signatures := readSignatures(image.Signatures)
-	t := r.count(rule, signatures, d)
+	held := readEvidence(image.Signatures, image.Attestations)
+	j := judgement{image: image, rule: rule, digest: d}
+	switch {
+	case rule.Require.None:
+	case rule.ByChildren && len(image.Children) > 0:
+		r.children(&j)
+	default:
+		r.signatures(&j, held.signatures)
+	}
+	for _, a := range rule.Attestations {
+		r.attestation(&j, a, held.attestations)
+	}
 	if r.ctx.Err() != nil {
 		r.undecided(image, "verifying signatures took too long", "remove signatures that nobody needs from the registry, or authorities from the rule")
 		return
 	}
+	r.conclude(&j)
+}
+
+// signatures of the image itself.
+func (r *run) signatures(j *judgement, held []*stored) {
+	t := r.count(j.rule, held, j.digest)
+	j.warnings = append(j.warnings, t.warnings...)
 	switch {
-	case t.satisfies(rule):
-		r.result(image, gate.ImageVerified, t.accepted)
-	case t.couldSatisfy(rule):
-		r.undecided(image, "the key of authority "+strings.Join(t.unknown, "; of authority "), "make the key readable, see spec.images of gate "+r.in.Gate.Name)
-	case len(signatures) == 0:
-		r.deny(image, gate.ImageUnsigned, t.complaint(rule), "sign it: "+signCommand(image))
+	case t.satisfies(j.rule):
+		j.authorities, j.identities = t.accepted, t.identities
+	case t.couldSatisfy(j.rule):
+		j.undecided = append(j.undecided, r.unusable(t.unknown))
 	default:
-		r.deny(image, gate.ImageUntrusted, t.complaint(rule),
-			fmt.Sprintf("the registry holds %s that no further authority accepts; sign with the right key: %s", plural(len(signatures), "signature"), signCommand(image)))
+		j.deny = append(j.deny, t.said(j, "image", len(held), j.digest))
 	}
 }
 
-// count asks every authority, also when enough have accepted: which ones are named in
-// the result must not depend on the order of signatures in a registry.
-func (r *run) count(rule gate.ImageRule, signatures []signed, d digest) tally {
-	t := tally{keys: map[string]bool{}}
-	for i, a := range rule.Authorities {
-		name := a.Name
-		if name == "" {
-			name = fmt.Sprintf("authorities[%d]", i)
+// children holds every image of an index to the rule, and not the index: its digest is
+// what was verified to consist of them, and each is pulled by it.
+func (r *run) children(j *judgement) {
+	for i := range j.image.Children {
+		c := &j.image.Children[i]
+		what := fmt.Sprintf("%s of the index, %s,", c.Platform, c.Digest)
+		d, err := newDigest(c.Digest)
+		if err != nil {
+			j.undecided = append(j.undecided, said{message: what + " cannot be verified: " + err.Error(), remedy: "try again; if it stays, build the index anew"})
+			continue
 		}
-		k, err := r.key(a)
+		held := readEvidence(c.Signatures).signatures
+		t := r.count(j.rule, held, d)
+		j.warnings = append(j.warnings, t.warnings...)
 		switch {
-		case err != nil:
-			t.unknown = append(t.unknown, name+": "+err.Error())
-			t.maybe++
-		case r.anyAccepted(k, signatures, d):
-			t.accepted = append(t.accepted, name)
-			t.keys[k.id] = true
+		case t.satisfies(j.rule):
+			j.authorities, j.identities = append(j.authorities, t.accepted...), append(j.identities, t.identities...)
+		case t.couldSatisfy(j.rule):
+			j.undecided = append(j.undecided, r.unusable(t.unknown))
 		default:
-			t.missing = append(t.missing, name)
+			j.deny = append(j.deny, t.said(j, what, len(held), d))
 		}
 	}
-	sort.Strings(t.accepted)
-	sort.Strings(t.missing)
-	sort.Strings(t.unknown)
-	return t
 }
 
-func (r *run) anyAccepted(k *key, signatures []signed, d digest) bool {
-	for _, s := range signatures {
-		if r.ctx.Err() != nil {
-			return false
-		}
-		if k.accepts(r.ctx, s, d) {
-			return true
-		}
+func (r *run) unusable(authorities []string) said {
+	return said{
+		message: strings.Join(authorities, "; "),
+		remedy:  "make it readable and correct, see spec.images of gate " + r.in.Gate.Name,
 	}
-	return false
 }
 
-func (r *run) key(a gate.Authority) (*key, error) {
-	if a.Unavailable != "" {
-		return nil, fmt.Errorf("%s", a.Unavailable)
+// said of what, an image or a child of an index, that does not satisfy the rule.
+func (t tally) said(j *judgement, what string, held int, d digest) said {
+	command := signCommand(t.keyed || !t.keyless, j.image.Repository+"@"+d.text)
+	if held == 0 {
+		return said{outcome: gate.ImageUnsigned, message: t.complaint(j.rule, what), remedy: "sign it: " + command}
 	}
-	p, ok := r.keys[a.PublicKeyPEM]
-	if !ok {
-		p.key, p.err = newKey(a.PublicKeyPEM)
-		r.keys[a.PublicKeyPEM] = p
-	}
-	return p.key, p.err
-}
-
-// needed is never zero: a rule without authorities accepts nothing.
-func needed(rule gate.ImageRule) int { return max(rule.Require.Count, 1) }
-
-func (t tally) satisfies(rule gate.ImageRule) bool {
-	if rule.Require.All {
-		return len(t.accepted) > 0 && len(t.missing) == 0 && len(t.unknown) == 0
-	}
-	return len(t.keys) >= needed(rule)
-}
-
-func (t tally) couldSatisfy(rule gate.ImageRule) bool {
-	if t.maybe == 0 {
-		return false
-	}
-	if rule.Require.All {
-		return len(t.missing) == 0
-	}
-	return len(t.keys)+t.maybe >= needed(rule)
-}
-
-func (t tally) complaint(rule gate.ImageRule) string {
-	switch {
-	case len(rule.Authorities) == 0:
-		return fmt.Sprintf("rule %s names no authority, so that no signature can be accepted", rule.Match)
-	case rule.Require.All && len(rule.Authorities) > 1:
-		return fmt.Sprintf("image needs a signature of every authority, and has none of %s", list(t.missing, "and"))
-	case needed(rule) > 1:
-		return fmt.Sprintf("image needs signatures by %d different keys and has %d; none of %s", needed(rule), len(t.keys), list(t.missing, "and"))
-	}
-	return "image has no signature that authority " + list(t.missing, "or") + " accepts"
-}
-
-// list writes "a", "a or b", "a, b or c".
-func list(names []string, last string) string {
-	switch n := len(names); n {
-	case 0:
-		return "any other authority"
-	case 1:
-		return names[0]
-	default:
-		return strings.Join(names[:n-1], ", ") + " " + last + " " + names[n-1]
+	return said{
+		outcome: gate.ImageUntrusted, message: t.complaint(j.rule, what),
+		remedy: fmt.Sprintf("the registry holds %s that no further authority accepts%s; sign with the right key: %s",
+			plural(held, "signature"), because(t.reasons), command),
 	}
 }
 
@@ -217,29 +206,31 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-func signCommand(image *gate.Image) string {
-	return "cosign sign --key cosign.key " + image.Repository + "@" + image.Digest
+func signCommand(keyed bool, ref string) string {
+	if keyed {
+		return "cosign sign --key cosign.key " + ref
+	}
+	return "cosign sign " + ref
 }
 
-func (r *run) result(image *gate.Image, outcome gate.ImageOutcome, authorities []string) {
-	r.findings.Images = append(r.findings.Images, gate.ImageResult{
-		Image: image.Ref, Digest: image.Digest, Outcome: outcome, Authority: strings.Join(authorities, ","),
-	})
+func (r *run) result(image *gate.Image, result gate.ImageResult) {
+	result.Image, result.Digest = image.Ref, image.Digest
+	r.findings.Images = append(r.findings.Images, result)
 }
 
 func (r *run) deny(image *gate.Image, outcome gate.ImageOutcome, message, remedy string) {
-	r.result(image, outcome, nil)
-	r.findings.Deny = append(r.findings.Deny, r.at(image, message, remedy)...)
+	r.result(image, gate.ImageResult{Outcome: outcome})
+	r.findings.Deny = append(r.findings.Deny, r.at(image, gate.SeverityCritical, said{message: message, remedy: remedy})...)
 }
 
 func (r *run) undecided(image *gate.Image, message, remedy string) {
-	r.result(image, gate.ImageError, nil)
-	r.findings.Undecided = append(r.findings.Undecided, r.at(image, message, remedy)...)
+	r.result(image, gate.ImageResult{Outcome: gate.ImageError})
+	r.findings.Undecided = append(r.findings.Undecided, r.at(image, gate.SeverityCritical, said{message: message, remedy: remedy})...)
 }
 
 // at makes a finding for each place that names the image. An image without a place is
 // put on the object that is judged, so that it cannot pass unseen.
-func (r *run) at(image *gate.Image, message, remedy string) []gate.Finding {
+func (r *run) at(image *gate.Image, severity string, s said) []gate.Finding {
 	locations := image.Locations
 	if len(locations) == 0 {
 		locations = []gate.Location{{Object: r.in.Object.String()}}
@@ -247,7 +238,7 @@ func (r *run) at(image *gate.Image, message, remedy string) []gate.Finding {
 	out := make([]gate.Finding, 0, len(locations))
 	for _, l := range locations {
 		out = append(out, gate.Finding{
-			Policy: policy, Severity: gate.SeverityCritical, Object: l.Object, Path: l.Path, Message: message, Remedy: remedy,
+			Policy: policyName, Severity: severity, Object: l.Object, Path: l.Path, Message: s.message, Remedy: s.remedy,
 		})
 	}
 	return out

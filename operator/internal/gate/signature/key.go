@@ -2,6 +2,7 @@ package signature
 
 import (
 	"bytes"
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -74,9 +75,8 @@ func checkStrength(public crypto.PublicKey) error {
 // key is an authority's key, ready to verify with.
 type key struct {
 	// id is the same for two authorities with the same key.
-	id      string
-	claims  signature.Verifier
-	bundles *verify.Verifier
+	id       string
+	verifier *verify.Verifier
 }
 
 func newKey(text string) (*key, error) {
@@ -84,19 +84,38 @@ func newKey(text string) (*key, error) {
 	if err != nil {
 		return nil, err
 	}
-	claims, err := verifiersOf(public)
+	schemes, err := verifiersOf(public)
 	if err != nil {
 		return nil, fmt.Errorf("the key cannot be used: %w", err)
 	}
-	forever := root.NewExpiringKey(claims, time.Time{}, time.Time{})
+	forever := root.NewExpiringKey(schemes, time.Time{}, time.Time{})
 	trusted := root.NewTrustedPublicKeyMaterial(func(string) (root.TimeConstrainedVerifier, error) { return forever, nil })
 	// A key that is given by its owner needs no log and no time to be trusted.
-	bundles, err := verify.NewVerifier(trusted, verify.WithNoObserverTimestamps())
+	verifier, err := verify.NewVerifier(trusted, verify.WithNoObserverTimestamps())
 	if err != nil {
 		return nil, fmt.Errorf("the key cannot be used: %w", err)
 	}
 	block, _ := pem.Decode([]byte(text))
-	return &key{id: string(block.Bytes), claims: claims, bundles: bundles}, nil
+	return &key{id: string(block.Bytes), verifier: verifier}, nil
+}
+
+// accepts says whether the key made this signature or attestation. What else came with
+// it does not matter: the key is enough.
+func (k *key) accepts(_ context.Context, s *stored, image digest) (acceptance, error) {
+	switch {
+	case s.problem != nil:
+		return acceptance{}, s.problem
+	case !s.keyed:
+		return acceptance{}, errors.New("it is signed with a certificate and not with a key")
+	}
+	err := guarded(func() error {
+		_, err := k.verifier.Verify(view{stored: s, by: byKey{}}, verify.NewPolicy(artifactOf(s, image), verify.WithKey()))
+		return err
+	})
+	if err != nil {
+		return acceptance{}, err
+	}
+	return acceptance{signer: k.id}, s.concerns(image)
 }
 
 // verifiersOf lists the schemes that cosign's versions sign with under one kind of key:

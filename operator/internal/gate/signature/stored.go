@@ -1,0 +1,338 @@
+package signature
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	intoto "github.com/in-toto/attestation/go/v1"
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+	cosigntypes "github.com/sigstore/cosign/v2/pkg/types"
+	protobundle "github.com/sigstore/protobuf-specs/gen/pb-go/bundle/v1"
+	"github.com/sigstore/sigstore-go/pkg/bundle"
+	"github.com/sigstore/sigstore-go/pkg/root"
+	"github.com/sigstore/sigstore-go/pkg/tlog"
+	"github.com/sigstore/sigstore-go/pkg/verify"
+
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+)
+
+// stored is one signature or attestation as a registry holds it, read but not verified.
+// All three formats become one of these and are verified by sigstore-go.
+//
+// cosign's own VerifyImageSignature is not used for its tag format. With a trusted root
+// it (v2.6.5) checks the chain at the certificate's first second and not at a verified
+// time, falls back on the clock where there is none, and panics on a timestamp that does
+// not verify, on a log entry whose body is not text and on one whose key is not PEM:
+// whoever may push a signature could stop the process.
+type stored struct {
+	// claim that was signed (FormatCosignTag).
+	claim []byte
+	// payload of the envelope, and what it says (FormatBundle, FormatAttestationTag).
+	payload   []byte
+	statement *statement
+	content   verify.SignatureContent
+	// certificate of the signer, nil if it came without.
+	certificate *x509.Certificate
+	// keyed says that a key may have made it.
+	keyed      bool
+	entries    []*tlog.Entry
+	timestamps [][]byte
+	// stamped is what the timestamps are about, if it is not the signature.
+	stamped []byte
+	// unlogged says why the log entries do not count.
+	unlogged error
+	// uncertified says why certificate and timestamp do not count.
+	uncertified error
+	// problem says why nobody can accept it.
+	problem error
+}
+
+// isSignature holds for a claim and for a statement with cosign's predicate for image
+// signatures. Every other statement is an attestation, even if the same key made it:
+// that a scan was run, or that it failed, does not say that the image may run.
+func (s *stored) isSignature() bool {
+	return s.claim != nil || s.statement != nil && s.statement.predicateType == cosigntypes.CosignSignPredicateType
+}
+
+// evidence is what a registry holds for one digest, by what it is and not by where it
+// was found.
+type evidence struct {
+	signatures   []*stored
+	attestations []*stored
+}
+
+// readEvidence reads what the registry holds. What cannot be read is kept as something
+// that nobody accepts: anyone who may push can put garbage there, and garbage must
+// neither stop a good image nor pass for no signature at all. A plain signature over
+// bytes is neither signature nor attestation and is left out: cosign makes those of
+// files (sign-blob), so the key's owner vouched for a file and not for an image.
+func readEvidence(lists ...[]gate.Signature) evidence {
+	var e evidence
+	bundles := map[string]bool{}
+	for _, list := range lists {
+		for i := range list {
+			r := &list[i]
+			if r.Format == gate.FormatBundle {
+				if bundles[string(r.Bundle)] {
+					continue
+				}
+				bundles[string(r.Bundle)] = true
+			}
+			e.add(r)
+		}
+	}
+	return e
+}
+
+var errMessage = errors.New("it is a signature over bytes and says nothing of an image")
+
+func (e *evidence) add(r *gate.Signature) {
+	s := &stored{}
+	err := guarded(func() error { return s.read(r) })
+	switch {
+	case errors.Is(err, errMessage):
+		return
+	case err != nil:
+		s = &stored{problem: err}
+	}
+	if s.isSignature() || err != nil && r.Format != gate.FormatAttestationTag {
+		e.signatures = append(e.signatures, s)
+	} else {
+		e.attestations = append(e.attestations, s)
+	}
+}
+
+// guarded turns a panic of a library into an error: what anybody may push must never
+// bring the process down.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("verifying it failed: %v", p)
+		}
+	}()
+	return f()
+}
+
+func (s *stored) read(r *gate.Signature) error {
+	switch r.Format {
+	case gate.FormatBundle:
+		return s.readBundle(r.Bundle)
+	case gate.FormatCosignTag:
+		return s.readClaim(r)
+	case gate.FormatAttestationTag:
+		return s.readEnvelope(r)
+	}
+	return fmt.Errorf("its format %.40q is not known", r.Format)
+}
+
+func (s *stored) readBundle(raw []byte) error {
+	// The payload is in base64, with a few KiB of certificate and log entry around it.
+	if len(raw) > 2*limits.StatementBytes {
+		return fmt.Errorf("the bundle is larger than a statement may be (limits.StatementBytes)")
+	}
+	var b bundle.Bundle
+	if err := b.UnmarshalJSON(raw); err != nil {
+		return fmt.Errorf("reading the bundle: %w", err)
+	}
+	content, ok := b.Content.(*protobundle.Bundle_DsseEnvelope)
+	if !ok {
+		return errMessage
+	}
+	if n := len(b.VerificationMaterial.GetX509CertificateChain().GetCertificates()); n > limits.CertificateChain {
+		return fmt.Errorf("the bundle has %d certificates, more than %d (limits.CertificateChain)", n, limits.CertificateChain)
+	}
+	by, err := b.VerificationContent()
+	if err != nil {
+		return fmt.Errorf("reading the bundle's certificate: %w", err)
+	}
+	s.certificate, s.keyed = by.Certificate(), by.PublicKey() != nil
+	if s.timestamps, err = b.Timestamps(); err != nil {
+		return fmt.Errorf("reading the bundle's timestamps: %w", err)
+	}
+	e := content.DsseEnvelope
+	sigs := make([]dsse.Signature, 0, 1)
+	for _, sig := range e.GetSignatures() {
+		sigs = append(sigs, dsse.Signature{KeyID: sig.GetKeyid(), Sig: base64.StdEncoding.EncodeToString(sig.GetSig())})
+	}
+	if err := s.setEnvelope(e.GetPayload(), e.GetPayloadType(), sigs); err != nil {
+		return err
+	}
+	entries, err := b.TlogEntries()
+	if err != nil {
+		return fmt.Errorf("reading the bundle's log entries: %w", err)
+	}
+	s.setEntries(entries)
+	return nil
+}
+
+// readClaim reads a "simple signing" payload with what cosign puts into annotations
+// beside it.
+func (s *stored) readClaim(r *gate.Signature) error {
+	signature, err := base64.StdEncoding.DecodeString(r.Base64)
+	if err != nil || len(signature) == 0 {
+		return errors.New("its signature is not base64")
+	}
+	if len(r.Payload) > limits.SignatureBlobBytes {
+		return fmt.Errorf("the claim has more than %d bytes (limits.SignatureBlobBytes)", limits.SignatureBlobBytes)
+	}
+	if err := checkJSON(r.Payload, everywhere); err != nil {
+		return fmt.Errorf("reading the claim: %w", err)
+	}
+	s.claim = r.Payload
+	s.content = message{bundle.NewMessageSignature(nil, "", signature)}
+	s.keyed, s.uncertified = true, s.readAnnotations(r)
+	return nil
+}
+
+func (s *stored) readEnvelope(r *gate.Signature) error {
+	if len(r.Payload) > 2*limits.StatementBytes {
+		return fmt.Errorf("the envelope is larger than a statement may be (limits.StatementBytes)")
+	}
+	if err := checkJSON(r.Payload, everywhere); err != nil {
+		return fmt.Errorf("reading the envelope: %w", err)
+	}
+	var e dsse.Envelope
+	if err := json.Unmarshal(r.Payload, &e); err != nil {
+		return fmt.Errorf("reading the envelope: %w", err)
+	}
+	payload, err := e.DecodeB64Payload()
+	if err != nil {
+		return fmt.Errorf("reading the envelope's payload: %w", err)
+	}
+	if err := s.setEnvelope(payload, e.PayloadType, e.Signatures); err != nil {
+		return err
+	}
+	// cosign has the whole envelope timestamped in this format, and the signature alone
+	// in bundles.
+	s.stamped = r.Payload
+	s.keyed, s.uncertified = true, s.readAnnotations(r)
+	return nil
+}
+
+func (s *stored) setEnvelope(payload []byte, kind string, sigs []dsse.Signature) (err error) {
+	if kind != statementMediaType {
+		return fmt.Errorf("the envelope holds %.80q and not an in-toto statement (%s)", kind, statementMediaType)
+	}
+	if len(sigs) != 1 {
+		return fmt.Errorf("the envelope has %d signatures in place of one, so that it is not clear who made it: store one envelope per signer", len(sigs))
+	}
+	signature, err := base64.StdEncoding.DecodeString(sigs[0].Sig)
+	if err != nil {
+		return errors.New("the envelope's signature is not base64")
+	}
+	if s.statement, err = readStatement(payload); err != nil {
+		return err
+	}
+	s.payload = payload
+	s.content = &envelope{
+		raw:       &dsse.Envelope{PayloadType: kind, Payload: base64.StdEncoding.EncodeToString(payload), Signatures: sigs},
+		signature: signature, statement: s.statement.verified,
+	}
+	return nil
+}
+
+// readAnnotations reads certificate, log entry and timestamp. The chain is counted and
+// not read: every certificate above the signer's has to be in the trusted root. None of
+// them concerns a key, which may have signed whatever is attached.
+func (s *stored) readAnnotations(r *gate.Signature) (err error) {
+	if n := bytes.Count(r.Chain, []byte("-----BEGIN")); n > limits.CertificateChain {
+		return fmt.Errorf("it comes with %d certificates, more than %d (limits.CertificateChain)", n, limits.CertificateChain)
+	}
+	if len(r.Certificate) > 0 {
+		if s.certificate, err = readCertificate(r.Certificate); err != nil {
+			return err
+		}
+	}
+	if len(r.RekorBundle) > 0 {
+		entry, err := readRekorBundle(r.RekorBundle)
+		if err != nil {
+			s.unlogged = err
+		} else {
+			s.setEntries([]*tlog.Entry{entry})
+		}
+	}
+	if len(r.Timestamp) > 0 {
+		timestamp, err := readTimestamp(r.Timestamp)
+		if err != nil {
+			return err
+		}
+		s.timestamps = [][]byte{timestamp}
+	}
+	return nil
+}
+
+func (s *stored) setEntries(entries []*tlog.Entry) {
+	s.entries = entries
+	for _, e := range entries {
+		if err := s.loggedContent(e.TransparencyLogEntry().GetCanonicalizedBody()); err != nil {
+			s.unlogged = err
+			return
+		}
+	}
+}
+
+func readCertificate(text []byte) (*x509.Certificate, error) {
+	block, rest := pem.Decode(text)
+	if block == nil || block.Type != "CERTIFICATE" || len(bytes.TrimSpace(rest)) > 0 {
+		return nil, errors.New("its certificate is not one PEM block of type CERTIFICATE")
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading its certificate: %w", err)
+	}
+	return certificate, nil
+}
+
+// message is a signature over bytes for sigstore-go.
+type message struct{ *bundle.MessageSignature }
+
+func (m message) EnvelopeContent() verify.EnvelopeContent { return nil }
+
+func (m message) MessageSignatureContent() verify.MessageSignatureContent { return m.MessageSignature }
+
+// envelope is a DSSE envelope for sigstore-go, with the statement that was read here.
+type envelope struct {
+	raw       *dsse.Envelope
+	signature []byte
+	statement *intoto.Statement
+}
+
+func (e *envelope) Signature() []byte                                       { return e.signature }
+func (e *envelope) EnvelopeContent() verify.EnvelopeContent                 { return e }
+func (e *envelope) MessageSignatureContent() verify.MessageSignatureContent { return nil }
+func (e *envelope) RawEnvelope() *dsse.Envelope                             { return e.raw }
+func (e *envelope) Statement() (*intoto.Statement, error)                   { return e.statement, nil }
+
+// view shows sigstore-go what is stored as made by a key or by a certificate.
+type view struct {
+	*stored
+	by verify.VerificationContent
+}
+
+func (v view) HasInclusionPromise() bool                                { return true }
+func (v view) HasInclusionProof() bool                                  { return true }
+func (v view) SignatureContent() (verify.SignatureContent, error)       { return v.content, nil }
+func (v view) Timestamps() ([][]byte, error)                            { return v.timestamps, nil }
+func (v view) TlogEntries() ([]*tlog.Entry, error)                      { return v.entries, nil }
+func (v view) VerificationContent() (verify.VerificationContent, error) { return v.by, nil }
+
+// Version names none: for the known ones sigstore-go tries a second scheme for P-384
+// certificates, and tells the process's standard error each time.
+func (v view) Version() (string, error) { return "", nil }
+
+// byKey is the verification content of what a key signed; which one is the authority's
+// matter.
+type byKey struct{}
+
+func (byKey) CompareKey(any, root.TrustedMaterial) bool        { return false }
+func (byKey) ValidAtTime(time.Time, root.TrustedMaterial) bool { return true }
+func (byKey) Certificate() *x509.Certificate                   { return nil }
+func (byKey) PublicKey() verify.PublicKeyProvider              { return byKey{} }
+func (byKey) Hint() string                                     { return "" }

@@ -1,0 +1,117 @@
+package signature
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+)
+
+// everywhere folds names in all of a document.
+const everywhere = math.MaxInt
+
+// checkJSON refuses documents that two parsers may read differently: names given twice,
+// text that is not UTF-8, and something after the end. Go's parser takes the last of two
+// equal names where others take the first, and takes "Digest" for "digest"; down to
+// depth folded, names that differ in case alone are therefore equal too. It also bounds
+// nesting, so that whoever walks the document may recurse.
+func checkJSON(raw []byte, folded int) error {
+	if !utf8.Valid(raw) {
+		return errors.New("it is not UTF-8")
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	c := jsonChecker{folded: folded}
+	for {
+		token, err := dec.Token()
+		if errors.Is(err, io.EOF) {
+			if !c.done {
+				return errors.New("it is not complete JSON")
+			}
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("it is not JSON: %w", err)
+		}
+		if c.done {
+			return errors.New("there is something after the end of the JSON")
+		}
+		if err := c.next(token); err != nil {
+			return err
+		}
+	}
+}
+
+// jsonChecker follows the tokens of one document.
+type jsonChecker struct {
+	folded int
+	open   []level
+	done   bool
+}
+
+// level is one open object or array.
+type level struct {
+	object bool
+	// value says that a name was read and its value comes next.
+	value bool
+	seen  map[string]struct{}
+}
+
+func (c *jsonChecker) next(token json.Token) error {
+	delim, _ := token.(json.Delim)
+	switch {
+	case delim == '}' || delim == ']':
+		c.open = c.open[:len(c.open)-1]
+	case delim == '{' || delim == '[':
+		return c.push(delim == '{')
+	case c.atName():
+		return c.name(token.(string))
+	}
+	c.ended()
+	return nil
+}
+
+func (c *jsonChecker) push(object bool) error {
+	if len(c.open) >= limits.StatementNesting {
+		return fmt.Errorf("its JSON nests more than %d deep (limits.StatementNesting)", limits.StatementNesting)
+	}
+	c.open = append(c.open, level{object: object})
+	return nil
+}
+
+func (c *jsonChecker) atName() bool {
+	n := len(c.open)
+	return n > 0 && c.open[n-1].object && !c.open[n-1].value
+}
+
+func (c *jsonChecker) name(name string) error {
+	top := &c.open[len(c.open)-1]
+	key := name
+	if len(c.open) <= c.folded {
+		key = strings.ToLower(name)
+	}
+	if _, twice := top.seen[key]; twice {
+		return fmt.Errorf("its JSON gives %.60q twice in one object", name)
+	}
+	if top.seen == nil {
+		top.seen = map[string]struct{}{}
+	}
+	top.seen[key] = struct{}{}
+	top.value = true
+	return nil
+}
+
+// ended notes that a value ended: a name comes next, or the document is over.
+func (c *jsonChecker) ended() {
+	if n := len(c.open); n > 0 {
+		c.open[n-1].value = false
+		return
+	}
+	c.done = true
+}
