@@ -138,6 +138,9 @@ type Authority struct {
 	PublicKeyPEM string `json:",omitempty"`
 	// Keyless identity, in place of a key.
 	Keyless *Keyless `json:",omitempty"`
+	// Source names what key or trusted root are fetched from, where that is outside the
+	// cluster: it is done when an image needs it, after the Gate's digest was taken.
+	Source string `json:",omitempty"`
 	// Unavailable says why the key could not be read; where the authority is needed the
 	// verdict is Error.
 	Unavailable string `json:",omitempty"`

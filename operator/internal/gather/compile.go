@@ -75,11 +75,21 @@ func unknownBuiltin(name string) string {
 }
 
 func imageRule(ctx context.Context, rule v1beta1.ImageRule, from Source) gate.ImageRule {
-	out := gate.ImageRule{Match: rule.Match, Require: requirement(rule.Require), RequireDigest: rule.RequireDigest}
+	out := gate.ImageRule{
+		Match: rule.Match, Require: requirement(rule.Require), RequireDigest: rule.RequireDigest,
+		ByChildren: rule.SignedBy == v1beta1.SignedByChildren,
+	}
 	for i, a := range rule.Authorities {
 		out.Authorities = append(out.Authorities, authority(ctx, a, i, from))
 	}
+	for _, a := range rule.Attestations {
+		out.Attestations = append(out.Attestations, attestationRule(a))
+	}
 	return out
+}
+
+func attestationRule(a v1beta1.AttestationRule) gate.AttestationRule {
+	return gate.AttestationRule{PredicateType: a.PredicateType, Authorities: a.Authorities, Policy: a.Policy}
 }
 
 func requirement(r *intstr.IntOrString) gate.Requirement {
@@ -103,74 +113,4 @@ func authorityName(a v1beta1.Authority, i int) string {
 		return a.Name
 	}
 	return "authority-" + strconv.Itoa(i)
-}
-
-func authority(ctx context.Context, a v1beta1.Authority, i int, from Source) gate.Authority {
-	out := gate.Authority{Name: authorityName(a, i), PublicKeyPEM: a.Key.Inline}
-	ref := a.Key.Secret
-	if ref == nil {
-		return out
-	}
-	name := ref.Namespace + "/" + ref.Name
-	data, err := from.Secret(ctx, ref.Namespace, ref.Name)
-	if err != nil {
-		out.Unavailable = fmt.Sprintf("Secret %s with the key of authority %s: %v", name, out.Name, same(err))
-		return out
-	}
-	key, ok := data[ref.Key]
-	if !ok {
-		out.Unavailable = fmt.Sprintf("Secret %s has no key %q for authority %s", name, ref.Key, out.Name)
-		return out
-	}
-	if err := signature.ValidateKey(string(key)); err != nil {
-		out.Unavailable = fmt.Sprintf("Secret %s, key %q, for authority %s: %v", name, ref.Key, out.Name, err)
-		return out
-	}
-	out.PublicKeyPEM = string(key)
-	return out
-}
-
-// ValidateGate says everything that is wrong with a Gate beyond its schema, with field
-// paths. It reads nothing: a Secret that comes later is not an error.
-func ValidateGate(g *v1beta1.Gate) field.ErrorList {
-	var errs field.ErrorList
-	spec := field.NewPath("spec")
-	if _, err := Matches(g, nil, nil); err != nil {
-		errs = append(errs, field.Invalid(spec.Child("match"), g.Spec.Match, err.Error()))
-	}
-	for i, p := range g.Spec.Policies {
-		if p.Builtin == "" {
-			continue
-		}
-		if _, ok := policy.Builtin(p.Builtin); !ok {
-			errs = append(errs, field.NotSupported(spec.Child("policies").Index(i).Child("builtin"), p.Builtin, policy.BuiltinGroups()))
-		}
-	}
-	for i, rule := range g.Spec.Images {
-		errs = append(errs, validateRule(rule, spec.Child("images").Index(i))...)
-	}
-	return errs
-}
-
-func validateRule(rule v1beta1.ImageRule, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if err := gate.ValidateMatch(rule.Match); err != nil {
-		errs = append(errs, field.Invalid(at.Child("match"), rule.Match, err.Error()))
-	}
-	seen := map[string]bool{}
-	for i, a := range rule.Authorities {
-		path := at.Child("authorities").Index(i)
-		name := authorityName(a, i)
-		if seen[name] {
-			errs = append(errs, field.Duplicate(path.Child("name"), name))
-		}
-		seen[name] = true
-		if a.Key.Inline == "" {
-			continue
-		}
-		if err := signature.ValidateKey(a.Key.Inline); err != nil {
-			errs = append(errs, field.Invalid(path.Child("key", "inline"), "(not shown)", err.Error()))
-		}
-	}
-	return errs
 }

@@ -1,0 +1,93 @@
+package gather
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gate/policy"
+	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
+)
+
+// ValidateGate says everything that is wrong with a Gate beyond its schema, with field
+// paths. It reads nothing: a Secret that comes later is not an error.
+func ValidateGate(g *v1beta1.Gate) field.ErrorList {
+	var errs field.ErrorList
+	spec := field.NewPath("spec")
+	if _, err := Matches(g, nil, nil); err != nil {
+		errs = append(errs, field.Invalid(spec.Child("match"), g.Spec.Match, err.Error()))
+	}
+	for i, p := range g.Spec.Policies {
+		if p.Builtin == "" {
+			continue
+		}
+		if _, ok := policy.Builtin(p.Builtin); !ok {
+			errs = append(errs, field.NotSupported(spec.Child("policies").Index(i).Child("builtin"), p.Builtin, policy.BuiltinGroups()))
+		}
+	}
+	for i, rule := range g.Spec.Images {
+		errs = append(errs, validateRule(rule, spec.Child("images").Index(i))...)
+	}
+	return errs
+}
+
+func validateRule(rule v1beta1.ImageRule, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if err := gate.ValidateMatch(rule.Match); err != nil {
+		errs = append(errs, field.Invalid(at.Child("match"), rule.Match, err.Error()))
+	}
+	seen := map[string]bool{}
+	for i, a := range rule.Authorities {
+		path := at.Child("authorities").Index(i)
+		name := authorityName(a, i)
+		if seen[name] {
+			errs = append(errs, field.Duplicate(path.Child("name"), name))
+		}
+		seen[name] = true
+		errs = append(errs, validateAuthority(a, path)...)
+	}
+	return append(errs, validateAttestations(rule, at)...)
+}
+
+// validateAuthority looks at what stands in the Gate itself; what it refers to may come
+// later.
+func validateAuthority(a v1beta1.Authority, at *field.Path) field.ErrorList {
+	switch {
+	case a.Key != nil && a.Key.Inline != "":
+		if err := signature.ValidateKey(a.Key.Inline); err != nil {
+			return field.ErrorList{field.Invalid(at.Child("key", "inline"), "(not shown)", err.Error())}
+		}
+	case a.Keyless != nil:
+		return validateKeyless(*a.Keyless, at.Child("keyless"))
+	case a.Key == nil:
+		return field.ErrorList{field.Required(at, "a key or a keyless identity")}
+	}
+	return nil
+}
+
+func validateKeyless(k v1beta1.Keyless, at *field.Path) field.ErrorList {
+	identity := gate.Keyless{Issuer: k.Issuer, IssuerRegExp: k.IssuerRegExp, Subject: k.Subject, SubjectRegExp: k.SubjectRegExp}
+	check := signature.ValidateIdentity
+	if k.TrustedRoot != nil && k.TrustedRoot.Inline != "" {
+		identity.TrustedRoot = []byte(k.TrustedRoot.Inline)
+		check = signature.ValidateKeyless
+	}
+	if err := check(identity); err != nil {
+		return field.ErrorList{field.Invalid(at, "(see the message)", err.Error())}
+	}
+	return nil
+}
+
+func validateAttestations(rule v1beta1.ImageRule, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	shape := gate.ImageRule{}
+	for i, a := range rule.Authorities {
+		shape.Authorities = append(shape.Authorities, gate.Authority{Name: authorityName(a, i)})
+	}
+	for i, a := range rule.Attestations {
+		if err := signature.ValidateAttestation(shape, attestationRule(a)); err != nil {
+			errs = append(errs, field.Invalid(at.Child("attestations").Index(i), a.PredicateType, err.Error()))
+		}
+	}
+	return errs
+}
