@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"strings"
@@ -162,19 +161,11 @@ func (k *Key) SignTag(repository, digest string, options ...remote.Option) error
 // statement about digest. PredicateSign makes it an image signature, any other type an
 // attestation. The predicate is any value with JSON; nil stands for {}.
 func (k *Key) Bundle(digest, predicateType string, predicate any) ([]byte, error) {
-	if predicate == nil {
-		predicate = map[string]any{}
-	}
-	statement, err := json.Marshal(map[string]any{
-		"_type":         "https://in-toto.io/Statement/v1",
-		"subject":       []any{map[string]any{"digest": map[string]string{"sha256": strings.TrimPrefix(digest, "sha256:")}}},
-		"predicateType": predicateType,
-		"predicate":     predicate,
-	})
+	raw, err := statement(digest, predicateType, predicate)
 	if err != nil {
-		return nil, fmt.Errorf("making the statement: %w", err)
+		return nil, err
 	}
-	return k.bundle(&sign.DSSEData{Data: statement, PayloadType: "application/vnd.in-toto+json"})
+	return k.bundle(&sign.DSSEData{Data: raw, PayloadType: statementType})
 }
 
 // MessageBundle returns a sigstore bundle with a plain signature over data, as `cosign
