@@ -192,7 +192,8 @@ type Image struct {
 	Signatures []Signature
 	// Attestations that the registry holds for Digest, not yet verified.
 	Attestations []Signature
-	// Children of an image index with their signatures, where a rule asks for those.
+	// Children of an image index with their signatures, where a rule asks for those; nil
+	// when the image is no index. An index without images has none, and is not nil.
 	Children []ChildImage
 	// Invalid says why Ref is not an image reference.
 	Invalid string
@@ -207,6 +208,16 @@ type ChildImage struct {
 	// Platform as os/architecture[/variant], for messages.
 	Platform   string
 	Signatures []Signature
+}
+
+// Want is what a decision over an image takes of the registry, beside its digest.
+type Want struct {
+	// Signatures of the image itself.
+	Signatures bool
+	// Predicates are the types of the attestations that are asked for, sorted.
+	Predicates []string
+	// Children of an image index, with their signatures.
+	Children bool
 }
 
 // SignatureFormat is how a signature is stored.
