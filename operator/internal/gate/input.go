@@ -195,7 +195,8 @@ type Image struct {
 	Signatures []Signature
 	// Attestations that the registry holds for Digest, not yet verified.
 	Attestations []Signature
-	// Children of an image index with their signatures, where a rule asks for those.
+	// Children of an image index with their signatures, where a rule asks for those; nil
+	// when the image is no index. An index without images has none, and is not nil.
 	Children []ChildImage
 	// Invalid says why Ref is not an image reference.
 	Invalid string

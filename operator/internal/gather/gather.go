@@ -2,7 +2,6 @@ package gather
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/render"
 )
 
@@ -25,8 +25,8 @@ import (
 type Registry interface {
 	// Resolve returns the digest that a reference stands for, as "sha256:<hex>".
 	Resolve(ctx context.Context, ref images.Reference, keys authn.Keychain) (string, error)
-	// Signatures returns the signatures of one digest, none being no error.
-	Signatures(ctx context.Context, repository, digest string, keys authn.Keychain) ([]gate.Signature, error)
+	// Evidence returns what there is of what is wanted about one digest, none being no error.
+	Evidence(ctx context.Context, repository, digest string, want gate.Want, enough func(registry.Evidence) bool, keys authn.Keychain) (registry.Evidence, error)
 }
 
 // Judge is the one engine behind the pull request, admission and every reconcile. It is
@@ -226,7 +226,7 @@ func needed(configs []gate.Config, img gate.Image) bool {
 
 // Evidence fills in digest and signatures of one image. A tag that known resolves is not
 // looked up. What could not be read is in img.Unavailable.
-func Evidence(ctx context.Context, registry Registry, img *gate.Image, known map[string]string, keys authn.Keychain) {
+func Evidence(ctx context.Context, from Registry, img *gate.Image, known map[string]string, keys authn.Keychain) {
 	ref, err := images.Parse(img.Ref)
 	if err != nil {
 		img.Invalid = err.Error()
@@ -236,19 +236,22 @@ func Evidence(ctx context.Context, registry Registry, img *gate.Image, known map
 		img.Digest = known[img.Ref]
 	}
 	if img.Digest == "" {
-		if img.Digest, err = registry.Resolve(ctx, ref, keys); err != nil {
+		if img.Digest, err = from.Resolve(ctx, ref, keys); err != nil {
 			img.Unavailable = err.Error()
 			return
 		}
 	}
-	if img.Signatures, err = registry.Signatures(ctx, img.Repository, img.Digest, keys); err != nil {
+	found, err := from.Evidence(ctx, img.Repository, img.Digest, gate.Want{Signatures: true}, nil, keys)
+	if err != nil {
 		img.Unavailable = err.Error()
+		return
 	}
+	img.Signatures, img.Attestations, img.Children = found.Signatures, found.Attestations, found.Children
 }
 
 // keychain makes a keychain of the Workload's image pull Secrets; nil means the default.
 func (j *Judge) keychain(ctx context.Context, w *v1beta1.Workload) (authn.Keychain, error) {
-	var chain []authn.Keychain
+	var configs [][]byte
 	for _, s := range w.Spec.ImagePullSecrets {
 		raw, err := j.source.PullSecret(ctx, w.Namespace, s.Name)
 		if apierrors.IsNotFound(err) {
@@ -261,57 +264,13 @@ func (j *Judge) keychain(ctx context.Context, w *v1beta1.Workload) (authn.Keycha
 		if len(raw) == 0 {
 			continue
 		}
-		keys, err := dockerConfig(raw)
-		if err != nil {
+		if _, err := registry.PullSecretKeychain([][]byte{raw}); err != nil {
 			return nil, fmt.Errorf("image pull Secret %s/%s: %w", w.Namespace, s.Name, err)
 		}
-		chain = append(chain, keys)
+		configs = append(configs, raw)
 	}
-	if len(chain) == 0 {
+	if len(configs) == 0 {
 		return nil, nil
 	}
-	return authn.NewMultiKeychain(chain...), nil
-}
-
-// credentials is a docker config's auths by registry host.
-type credentials map[string]authn.AuthConfig
-
-func dockerConfig(raw []byte) (credentials, error) {
-	var config struct {
-		Auths map[string]authn.AuthConfig `json:"auths"`
-	}
-	if err := json.Unmarshal(raw, &config); err != nil {
-		// The parser's message may quote the content, which is a password.
-		return nil, errors.New("not a docker config (.dockerconfigjson)")
-	}
-	return config.Auths, nil
-}
-
-// Resolve implements authn.Keychain. As for the kubelet a key may have a scheme and a
-// path, and the longest that matches counts; the wildcards that the kubelet knows besides
-// are not.
-func (c credentials) Resolve(target authn.Resource) (authn.Authenticator, error) {
-	best, found := -1, authn.Anonymous
-	for key, auth := range c {
-		name := registryName(key)
-		if len(name) <= best || name != target.RegistryStr() && name != target.String() && !strings.HasPrefix(target.String(), name+"/") {
-			continue
-		}
-		best, found = len(name), authn.FromConfig(auth)
-	}
-	return found, nil
-}
-
-// registryName is a docker config's key without what clients put around it.
-func registryName(key string) string {
-	_, name, ok := strings.Cut(key, "://")
-	if !ok {
-		name = key
-	}
-	name = strings.TrimSuffix(name, "/")
-	name = strings.TrimSuffix(strings.TrimSuffix(name, "/v1"), "/v2")
-	if host, rest, _ := strings.Cut(name, "/"); host == "docker.io" {
-		return strings.TrimSuffix("index.docker.io/"+rest, "/")
-	}
-	return name
+	return registry.PullSecretKeychain(configs)
 }

@@ -12,9 +12,17 @@ const (
 	ManifestBytes = 4 << 20
 	// SignatureBlobBytes is the largest signature payload or bundle that is read.
 	SignatureBlobBytes = 1 << 20
-	// SignaturesPerImage is how many signatures of one image are fetched. A signature
-	// costs a blob request each, so this times two is also the request budget.
+	// SignatureAnnotationBytes is the longest certificate, chain, log entry or timestamp
+	// in a layer's annotations: a chain of three certificates is 4 KiB, a timestamp with
+	// its chain 8 KiB.
+	SignatureAnnotationBytes = 64 << 10
+	// SignaturesPerImage is how many signatures and attestations of one image are fetched
+	// from each place. One in a tag costs a blob request, one in a referrer a manifest
+	// request too, so that the budget for an image is four times this, lists apart.
 	SignaturesPerImage = 64
+	// ImageChildren is how many images an index may have where each has to be signed.
+	// Those with the most platforms in the field have 40.
+	ImageChildren = 64
 	// ReferrersPerImage is how many entries of a referrers index are looked at; each is
 	// 300 bytes in the index and costs nothing more unless it is a signature.
 	ReferrersPerImage = 4096
@@ -29,6 +37,25 @@ const (
 	// RegistrySessions is how many logins, each for one repository with one set of
 	// credentials, are kept.
 	RegistrySessions = 1024
+	// RegistryHosts is how many registries are remembered, each with its state of health,
+	// and how many accounts at them.
+	RegistryHosts = 256
+	// RegistryConcurrency is how many requests to one registry run at a time, for all
+	// images: two images with all their requests.
+	RegistryConcurrency = 16
+	// RegistryFailures is how many failures in a row, of the connection or with a status
+	// of 500 and above, make a registry count as down.
+	RegistryFailures = 5
+	// RegistryRetries is how often a request that the registry put off is tried again.
+	RegistryRetries = 2
+	// RegistryTokenBytes is the largest answer of a token server that is read. Tokens are
+	// sent in a header, which servers limit to 8 KiB or 16 KiB.
+	RegistryTokenBytes = 64 << 10
+	// RegistryHeaderBytes is how long the header of an answer may be.
+	RegistryHeaderBytes = 64 << 10
+	// RegistryErrorBytes is how much of an answer without content is read away, so that
+	// its connection can be used again.
+	RegistryErrorBytes = 4 << 10
 )
 
 // Bounds on what users hand in.
@@ -122,8 +149,16 @@ const (
 
 // Deadlines of calls.
 const (
-	// RegistryCall is for one request to a registry, body included.
+	// RegistryCall is for one request to a registry, body and login included.
 	RegistryCall = 5 * time.Second
+	// RegistryProbe is for the first request over HTTPS to a registry that may also be
+	// spoken to in plain HTTP; what is left of RegistryCall is for that.
+	RegistryProbe = 2 * time.Second
+	// RegistryWait is the longest time that a registry is given when it asks for time
+	// (Retry-After). Of Gather, that leaves four seconds for all requests.
+	RegistryWait = 5 * time.Second
+	// RegistryPause is how long a registry that counts as down is not asked at all.
+	RegistryPause = 10 * time.Second
 	// Gather is for all facts of one object, registry included. An admission request has
 	// ten seconds in all; one second is left for deciding and answering.
 	Gather = 9 * time.Second
@@ -131,14 +166,21 @@ const (
 
 // Bounds on what is kept in memory.
 const (
-	// CachedImages is how many images' signatures are kept: at 4 KiB each, 16 MiB.
-	CachedImages = 4096
-	// CacheTTL is how long a signature that was found is kept. A signature that is
-	// removed from the registry is noticed after this.
+	// CacheBytes is for all that is kept from registries: 14 KiB for an image with one
+	// bundle, so that this is for 4000 images.
+	CacheBytes = 64 << 20
+	// CacheTTL is how long it is kept which signatures an image has, where they were what
+	// was needed. A signature that is removed from the registry is noticed after this.
 	CacheTTL = 5 * time.Minute
-	// CacheNegativeTTL is how long the absence of a signature is kept: short, so that
-	// signing and trying again works at once.
+	// CacheNegativeTTL is how long it is kept where they were not what was needed, or
+	// none: short, so that signing and trying again works at once.
 	CacheNegativeTTL = 2 * time.Second
+	// CacheContentTTL is how long content is kept that has a digest and cannot change: a
+	// look at an image after CacheTTL then costs one request, for the list.
+	CacheContentTTL = time.Hour
+	// RegistryMemory is how long it is remembered how to log in to a registry, and
+	// whether it has a referrers API.
+	RegistryMemory = time.Hour
 )
 
 // Bounds on keys and trusted roots.

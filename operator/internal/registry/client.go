@@ -8,14 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"golang.org/x/sync/singleflight"
@@ -30,28 +28,42 @@ type Options struct {
 	// Insecure lists hosts, with or without port, where plain HTTP is allowed. On
 	// loopback it always is, mirrors on loopback included.
 	Insecure []string
+	// TokenHosts lists hosts, with or without port, of token servers that may be given
+	// credentials although they are at another site than the registry that names them.
+	TokenHosts []string
 	// Keychain for calls that bring none of their own; nil means no credentials.
 	Keychain authn.Keychain
-	// Transport gives TLS settings and proxy; its dialer is not used. Nil means that of
-	// net/http.
+	// Google takes the credentials of the machine or the workload identity for gcr.io and
+	// pkg.dev, where the keychain has none. Other hosts are not told to Google.
+	Google bool
+	// Transport gives TLS settings, such as a private CA, and proxy; its dialer is not
+	// used. Nil means that of net/http.
 	Transport *http.Transport
-	// Now is the clock for the cache; nil means time.Now.
+	// Now is the clock for what is kept; nil means time.Now.
 	Now func() time.Time
 }
 
 // Client reads registries. It is safe for concurrent use.
 type Client struct {
-	hosts     hosts
+	policy    hosts
 	keychain  authn.Keychain
+	google    authn.Keychain
 	transport http.RoundTripper
 	deadline  time.Duration
+	now       clock
+	timer     func(time.Duration) (<-chan time.Time, func())
 	// secret keys the ids that stand for credentials, so that they mean nothing outside
 	// this process.
-	secret   []byte
+	secret []byte
+	found  *memory
+	// mu makes one of each of what follows.
+	mu       sync.Mutex
 	sessions *cache.LRUExpireCache
-	found    *cache.LRUExpireCache
+	hosts    *cache.LRUExpireCache
+	accounts *cache.LRUExpireCache
 	flights  singleflight.Group
 	requests *prometheus.CounterVec
+	lookups  *prometheus.CounterVec
 }
 
 type clock func() time.Time
@@ -64,26 +76,45 @@ func New(options Options) *Client {
 	if options.Now == nil {
 		now = time.Now
 	}
-	h := newHosts(options.Mirrors, options.Insecure)
+	h := newHosts(options)
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails, see crypto/rand
-	return &Client{
-		hosts:     h,
+	c := &Client{
+		policy:    h,
 		keychain:  options.Keychain,
 		transport: newTransport(options.Transport, h),
 		deadline:  limits.RegistryCall,
+		now:       now,
+		timer:     timer,
 		secret:    secret,
+		found:     newMemory(limits.CacheBytes, now),
 		sessions:  cache.NewLRUExpireCacheWithClock(limits.RegistrySessions, now),
-		found:     cache.NewLRUExpireCacheWithClock(limits.CachedImages, now),
+		hosts:     cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
+		accounts:  cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_registry_requests_total",
 			Help: "Requests to registries by operation (login, resolve, manifest, referrers, blob) and status code, or error or timeout.",
 		}, []string{"operation", "code"}),
+		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_registry_cache_total",
+			Help: "Looks at the evidence of an image: hit where memory had what was needed, miss where the registry was asked.",
+		}, []string{"result"}),
 	}
+	if options.Google {
+		c.google = newGoogleKeychain()
+	}
+	return c
+}
+
+func timer(d time.Duration) (<-chan time.Time, func()) {
+	t := time.NewTimer(d)
+	return t.C, func() { t.Stop() }
 }
 
 // Collectors returns the client's metrics, for registration.
-func (c *Client) Collectors() []prometheus.Collector { return []prometheus.Collector{c.requests} }
+func (c *Client) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{c.requests, c.lookups}
+}
 
 // Resolve returns the digest that ref stands for, "sha256:<hex>". A pinned reference is
 // answered without a request; a tag is looked up on every call, as tags move. A nil
@@ -92,108 +123,70 @@ func (c *Client) Resolve(ctx context.Context, ref images.Reference, kc authn.Key
 	if ref.Pinned() {
 		return ref.Digest, nil
 	}
-	repo, who, err := c.target(ctx, ref.Repository, kc)
+	s, err := c.target(ctx, ref.Repository, kc)
 	if err != nil {
 		return "", err
 	}
 	tag := ref.TagToResolve()
-	key := strings.Join([]string{"resolve", repo.Name(), tag, who.id}, "\x00")
-	digest, err := share(ctx, &c.flights, key, func(ctx context.Context) (string, error) {
-		s, err := c.session(ctx, repo, who)
-		if err != nil {
-			return "", err
-		}
-		digest, err := s.resolve(ctx, tag)
-		c.settle(repo, who, err)
-		return digest, err
+	digest, err := share(ctx, c, s, "resolve\x00"+tag, func(ctx context.Context) (string, error) {
+		return s.resolve(ctx, tag)
 	})
-	return digest, typed(err, "look up tag "+tag, repo)
+	return digest, s.typed("look up tag "+tag, err)
 }
 
-// Signatures returns all signatures that the registry holds for repository@digest, as
-// cosign stores them: layers of the image tagged sha256-<hex>.sig, and sigstore bundles
-// among the image's referrers. None of them is verified. That there are none is no error;
-// anything that keeps one of the two places from being read is, of type *Error.
-//
-// What was found is kept for limits.CacheTTL, that there was nothing for
-// limits.CacheNegativeTTL, and errors not at all. It is kept apart by the credentials that
-// kc has for the repository, so that nobody is told from the cache what the registry
-// would not tell them. The signatures are shared: callers must not change them.
-func (c *Client) Signatures(ctx context.Context, repository, digest string, kc authn.Keychain) ([]gate.Signature, error) {
-	if !images.ValidDigest(digest) {
-		return nil, fmt.Errorf("reading signatures of %s: %q is not a digest", repository, digest)
-	}
-	repo, who, err := c.target(ctx, repository, kc)
-	if err != nil {
-		return nil, err
-	}
-	key := strings.Join([]string{"signatures", repo.Name(), digest, who.id}, "\x00")
-	if kept, ok := c.found.Get(key); ok {
-		return slices.Clone(kept.([]gate.Signature)), nil
-	}
-	found, err := share(ctx, &c.flights, key, func(ctx context.Context) ([]gate.Signature, error) {
-		s, err := c.session(ctx, repo, who)
-		if err != nil {
-			return nil, err
-		}
-		found, err := s.signatures(ctx, digest)
-		c.settle(repo, who, err)
-		if err != nil {
-			return nil, err
-		}
-		ttl := limits.CacheTTL
-		if len(found) == 0 {
-			ttl = limits.CacheNegativeTTL
-		}
-		c.found.Add(key, found, ttl)
-		return found, nil
-	})
-	return slices.Clone(found), typed(err, "read signatures", repo)
-}
-
-func (c *Client) target(ctx context.Context, repository string, kc authn.Keychain) (name.Repository, access, error) {
+func (c *Client) target(ctx context.Context, repository string, kc authn.Keychain) (*session, error) {
 	ref, err := images.Parse(repository)
 	if err != nil {
-		return name.Repository{}, access{}, fmt.Errorf("reading the repository's name: %w", err)
+		return nil, fmt.Errorf("reading the repository's name: %w", err)
 	}
-	var options []name.Option
-	if c.hosts.plainAllowed(ref.Host()) {
-		options = append(options, name.Insecure)
-	}
-	repo, err := name.NewRepository(ref.Repository, options...)
+	repo, err := name.NewRepository(ref.Repository)
 	if err != nil {
-		return name.Repository{}, access{}, fmt.Errorf("reading the repository's name: %w", err)
+		return nil, fmt.Errorf("reading the repository's name: %w", err)
 	}
 	who, err := c.access(ctx, repo, kc)
 	if err != nil {
-		return name.Repository{}, access{}, &Error{Op: "log in to the registry", Host: hostOf(repo), Repository: fullName(repo), Err: &contentError{text: "the credentials cannot be read: " + err.Error()}}
+		return nil, &Error{Op: opLogin, Host: hostOf(repo), Repository: fullName(repo), Err: &contentError{text: "the credentials cannot be read: " + err.Error()}}
 	}
-	return repo, who, nil
+	return c.session(repo, who), nil
 }
 
 // typed makes an *Error of a caller's own end of time.
-func typed(err error, op string, repo name.Repository) error {
+func (s *session) typed(op string, err error) error {
 	var known *Error
 	if err == nil || errors.As(err, &known) {
 		return err
 	}
-	return &Error{Op: op, Host: hostOf(repo), Repository: fullName(repo), Err: err}
+	return s.failed(op, 0, err)
 }
 
 // share runs f once for all callers that ask for the same at the same time. It runs on
-// its own time: a caller that gives up takes nothing from the others.
-func share[T any](ctx context.Context, flights *singleflight.Group, key string, f func(context.Context) (T, error)) (T, error) {
-	done := flights.DoChan(key, func() (any, error) {
+// its own time: a caller that gives up takes nothing from the others. A caller that has
+// less time left than the registry wants to wait is told so at once.
+func share[T any](ctx context.Context, c *Client, s *session, what string, f func(context.Context) (T, error)) (T, error) {
+	var zero T
+	done := c.flights.DoChan(s.key(what), func() (any, error) {
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Gather)
 		defer cancel()
 		return f(own)
 	})
-	select {
-	case r := <-done:
-		value, _ := r.Val.(T)
-		return value, r.Err
-	case <-ctx.Done():
-		var zero T
-		return zero, ctx.Err()
+	for {
+		wait, asked, news := s.account.wait(c.now())
+		if wait > 0 && endsWithin(ctx, wait) {
+			return zero, s.failed("wait for the registry", asked.status, asked.in(wait))
+		}
+		select {
+		case r := <-done:
+			value, _ := r.Val.(T)
+			return value, r.Err
+		case <-ctx.Done():
+			return zero, ctx.Err()
+		case <-news:
+		}
 	}
+}
+
+// key tells what is asked apart by repository and credentials, so that nobody is told
+// what the registry would not tell them.
+func (s *session) key(what string) string {
+	return what + "\x00" + s.repo.Name() + "\x00" + s.who
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -65,61 +66,10 @@ func (s *shop) ref(t testing.TB, suffix string) images.Reference {
 	return ref
 }
 
-func formats(found []gate.Signature) []gate.SignatureFormat {
-	var out []gate.SignatureFormat
-	for _, f := range found {
-		out = append(out, f.Format)
-	}
-	return out
-}
-
-func TestClient_ReadsBothFormsWithFewRequests(t *testing.T) {
-	tagOnly, bundleOnly := []gate.SignatureFormat{gate.FormatCosignTag}, []gate.SignatureFormat{gate.FormatBundle}
-	withAPI, without := testkit.RegistryOptions{Referrers: true}, testkit.RegistryOptions{}
-	signTag := func(s *shop) error { return s.key.SignTag(s.repository, s.digest) }
-	signBundle := func(s *shop) error { return s.key.SignBundle(s.repository, s.digest) }
-	for title, tc := range map[string]struct {
-		options testkit.RegistryOptions
-		sign    []func(*shop) error
-		want    []gate.SignatureFormat
-		// cold is how many requests the first look at a digest takes.
-		cold int
-	}{
-		"no signature":                         {withAPI, nil, nil, 2},
-		"no signature, no referrers API":       {without, nil, nil, 3},
-		"a .sig tag":                           {withAPI, []func(*shop) error{signTag}, tagOnly, 3},
-		"a .sig tag, no referrers API":         {without, []func(*shop) error{signTag}, tagOnly, 4},
-		"a bundle":                             {withAPI, []func(*shop) error{signBundle}, bundleOnly, 4},
-		"a bundle under the fallback tag":      {without, []func(*shop) error{signBundle}, bundleOnly, 5},
-		"a bundle listed by the config's type": {testkit.RegistryOptions{Referrers: true, EmptyArtifactTypes: true}, []func(*shop) error{signBundle}, bundleOnly, 4},
-		"both forms":                           {withAPI, []func(*shop) error{signTag, signBundle}, []gate.SignatureFormat{gate.FormatCosignTag, gate.FormatBundle}, 5},
-		"an attestation, which is not a signature": {withAPI, []func(*shop) error{func(s *shop) error {
-			return s.key.AttestBundle(s.repository, s.digest, "https://slsa.dev/provenance/v1", nil)
-		}}, nil, 2},
-	} {
-		t.Run(title, func(t *testing.T) {
-			s := newShop(t, tc.options)
-			for _, sign := range tc.sign {
-				ok(t, sign(s))
-			}
-			s.ResetCounts()
-			c := New(Options{})
-			found, err := c.Signatures(t.Context(), s.repository, s.digest, nil)
-			ok(t, err)
-			if diff := cmp.Diff(tc.want, formats(found)); diff != "" {
-				t.Error(diff)
-			}
-			if s.Requests() != tc.cold {
-				t.Errorf("%d requests by digest, want %d: %v", s.Requests(), tc.cold, s.Counts())
-			}
-			if digest, err := c.Resolve(t.Context(), s.ref(t, ":1"), nil); err != nil || digest != s.digest {
-				t.Errorf("resolved to %s, %v", digest, err)
-			}
-			if s.Requests() != tc.cold+1 {
-				t.Errorf("resolving the tag took %d requests", s.Requests()-tc.cold)
-			}
-		})
-	}
+// look reads all signatures of the image.
+func (s *shop) look(ctx context.Context, c *Client, kc authn.Keychain) ([]gate.Signature, error) {
+	found, err := c.Evidence(ctx, s.repository, s.digest, gate.Want{Signatures: true}, nil, kc)
+	return found.Signatures, err
 }
 
 func TestClient_ResolvesAPinnedReferenceWithoutARequest(t *testing.T) {
@@ -207,13 +157,13 @@ func TestClient_NeverTakesAFailureForAbsence(t *testing.T) {
 				s.Override(testkit.PathContains(part), failure.answer)
 				c := New(Options{})
 				c.deadline = 300 * time.Millisecond
-				found, err := c.Signatures(t.Context(), s.repository, s.digest, nil)
+				found, err := s.look(t.Context(), c, nil)
 				var known *Error
 				if found != nil || !errors.As(err, &known) || known.Status != failure.status {
 					t.Fatalf("got %d signatures, %v", len(found), err)
 				}
 				s.Restore()
-				if found, err := c.Signatures(t.Context(), s.repository, s.digest, nil); err != nil || len(found) != 2 {
+				if found, err := s.look(t.Context(), c, nil); err != nil || len(found) != 2 {
 					t.Errorf("the failure was kept: %d signatures, %v", len(found), err)
 				}
 			})
@@ -227,7 +177,7 @@ func TestClient_FailsWhereTheFallbackTagFails(t *testing.T) {
 	for title, answer := range map[string]http.Handler{"500": testkit.Status(500), "a web page": body("<html>"), "an image": body(`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json"}`)} {
 		s.Restore()
 		s.Override(isFallback, answer)
-		if found, err := New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil); err == nil {
+		if found, err := s.look(t.Context(), New(Options{}), nil); err == nil {
 			t.Errorf("%s: %d signatures and no error", title, len(found))
 		}
 	}
@@ -240,7 +190,7 @@ func TestClient_DoesNotWaitForADeadRegistry(t *testing.T) {
 	ref, err := images.Parse(host + "/shop/web:1")
 	ok(t, err)
 	_, err = New(Options{}).Resolve(t.Context(), ref, nil)
-	want := host + "/shop/web: cannot log in to the registry: the connection failed: connection refused: check that the registry is up and reachable, and try again"
+	want := host + "/shop/web: cannot look up tag 1: the connection failed: connection refused: check that the registry is up and reachable, and try again"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -287,16 +237,16 @@ func TestClient_StaysWithinItsLimits(t *testing.T) {
 		found     int
 		requests  int
 	}{
-		"10,000 referrers of another type":            {[]func(*shop){sign, addJunk(10000, "application/x-sbom")}, "limits.ReferrersPerImage", 0, 3},
+		"10,000 referrers of another type":            {[]func(*shop){sign, addJunk(10000, "application/x-sbom")}, "limits.ReferrersPerImage", 0, 2},
 		"4,000 referrers of another type before ours": {[]func(*shop){sign, addJunk(4000, "application/x-sbom")}, "", 1, 5},
-		"65 things that say they are bundles":         {[]func(*shop){sign, addJunk(limits.SignaturesPerImage, "application/vnd.dev.sigstore.bundle.v0.3+json")}, "limits.SignaturesPerImage", 0, 3},
-		"65 things that might be bundles":             {[]func(*shop){sign, addJunk(limits.SignaturesPerImage, emptyType)}, "limits.SignaturesPerImage", 0, 3},
-		"an index larger than a manifest may be":      {[]func(*shop){sign, addJunk(4000, strings.Repeat("x", 1200))}, "limits.ManifestBytes", 0, 3},
+		"65 things that say they are bundles":         {[]func(*shop){sign, addJunk(limits.SignaturesPerImage, "application/vnd.dev.sigstore.bundle.v0.3+json")}, "limits.SignaturesPerImage", 0, 2},
+		"65 things that might be bundles":             {[]func(*shop){sign, addJunk(limits.SignaturesPerImage, emptyType)}, "limits.SignaturesPerImage", 0, 2},
+		"an index larger than a manifest may be":      {[]func(*shop){sign, addJunk(4000, strings.Repeat("x", 1200))}, "limits.ManifestBytes", 0, 2},
 		"65 signatures under the tag":                 {[]func(*shop){func(s *shop) { s.pushLayers(t, limits.SignaturesPerImage+1, 10) }}, "limits.SignaturesPerImage", 0, 3},
 		"a payload too large to be one":               {[]func(*shop){func(s *shop) { s.pushLayers(t, 1, limits.SignatureBlobBytes+1) }}, "limits.SignatureBlobBytes", 0, 3},
 		"a bundle too large to be one": {[]func(*shop){func(s *shop) {
 			ok(t, testkit.StoreBundle(s.repository, s.digest, make([]byte, limits.SignatureBlobBytes+1), testkit.PredicateSign))
-		}}, "limits.SignatureBlobBytes", 0, 4},
+		}}, "limits.SignatureBlobBytes", 0, 3},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newShop(t, testkit.RegistryOptions{})
@@ -304,7 +254,7 @@ func TestClient_StaysWithinItsLimits(t *testing.T) {
 				prepare(s)
 			}
 			s.ResetCounts()
-			found, err := New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil)
+			found, err := s.look(t.Context(), New(Options{}), nil)
 			if tc.wantLimit == "" && (err != nil || len(found) != tc.found) {
 				t.Errorf("got %d, %v", len(found), err)
 			}
@@ -350,7 +300,7 @@ func TestClient_BelievesNoSizeThatItIsTold(t *testing.T) {
 			}
 		}
 	}))
-	_, err := New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil)
+	_, err := s.look(t.Context(), New(Options{}), nil)
 	if err == nil || !strings.Contains(err.Error(), "limits.SignatureBlobBytes") {
 		t.Errorf("got %v", err)
 	}
@@ -367,7 +317,7 @@ func TestClient_HoldsContentToItsDigest(t *testing.T) {
 			s := newShop(t, testkit.RegistryOptions{Referrers: true})
 			ok(t, s.key.SignBundle(s.repository, s.digest))
 			s.Override(testkit.PathContains(part), body(`{"schemaVersion":2,"layers":[]}`))
-			_, err := New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil)
+			_, err := s.look(t.Context(), New(Options{}), nil)
 			var broken *contentError
 			if !errors.As(err, &broken) {
 				t.Errorf("got %v", err)
@@ -382,7 +332,7 @@ func TestClient_HoldsContentOfTheRightSizeToItsDigest(t *testing.T) {
 	payload, _, err := s.key.SimpleSigning(s.repository, testkit.DigestOf("another image"))
 	ok(t, err)
 	s.Override(testkit.PathContains("/blobs/"), body(string(payload)))
-	_, err = New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil)
+	_, err = s.look(t.Context(), New(Options{}), nil)
 	var broken *contentError
 	if !errors.As(err, &broken) {
 		t.Errorf("got %v", err)
@@ -406,7 +356,7 @@ func TestClient_FollowsThePagesOfReferrers(t *testing.T) {
 			page(w, "http://evil.example.com/v2/x/referrers/y?n=2", junk(1, "x"))
 		}))
 		s.ResetCounts()
-		if _, err := New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil); err != nil || s.Counts()["GET referrers"] != 2 {
+		if _, err := s.look(t.Context(), New(Options{}), nil); err != nil || s.Counts()["GET referrers"] != 2 {
 			t.Errorf("got %v after %v", err, s.Counts())
 		}
 	})
@@ -414,7 +364,7 @@ func TestClient_FollowsThePagesOfReferrers(t *testing.T) {
 		s := newShop(t, testkit.RegistryOptions{Referrers: true})
 		s.Override(testkit.PathContains("/referrers/"), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { page(w, "?n=1", nil) }))
 		s.ResetCounts()
-		_, err := New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil)
+		_, err := s.look(t.Context(), New(Options{}), nil)
 		if err == nil || !strings.Contains(err.Error(), "limits.ReferrerPages") || s.Counts()["GET referrers"] != limits.ReferrerPages {
 			t.Errorf("got %v after %v", err, s.Counts())
 		}
@@ -428,7 +378,7 @@ func TestClient_FollowsThePagesOfReferrers(t *testing.T) {
 			}
 			page(w, "?n=1", nil)
 		}))
-		if _, err := New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil); err == nil {
+		if _, err := s.look(t.Context(), New(Options{}), nil); err == nil {
 			t.Error("no error")
 		}
 	})
@@ -438,19 +388,20 @@ func TestClient_CountsRequestsByOperationAndCode(t *testing.T) {
 	s := newShop(t, testkit.RegistryOptions{})
 	ok(t, s.key.SignTag(s.repository, s.digest))
 	c := New(Options{})
-	_, err := c.Signatures(t.Context(), s.repository, s.digest, nil)
+	_, err := s.look(t.Context(), c, nil)
 	ok(t, err)
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(c.Collectors()...)
 	families, err := metrics.Gather()
 	ok(t, err)
 	got := map[string]float64{}
-	for _, m := range families[0].GetMetric() {
+	requests := families[1]
+	for _, m := range requests.GetMetric() {
 		got[m.GetLabel()[1].GetValue()+" "+m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
 	}
-	want := map[string]float64{"blob 200": 1, "login 200": 1, "manifest 200": 1, "referrers 404": 2}
-	if diff := cmp.Diff(want, got); diff != "" || families[0].GetName() != "sluice_registry_requests_total" {
-		t.Error(families[0].GetName(), diff)
+	want := map[string]float64{"blob 200": 1, "manifest 200": 1, "referrers 404": 2}
+	if diff := cmp.Diff(want, got); diff != "" || requests.GetName() != "sluice_registry_requests_total" {
+		t.Error(requests.GetName(), diff)
 	}
 }
 
@@ -458,7 +409,7 @@ func TestClient_ReportsTheCallersEndOfTime(t *testing.T) {
 	s := newShop(t, testkit.RegistryOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := New(Options{}).Signatures(ctx, s.repository, s.digest, nil)
+	_, err := s.look(ctx, New(Options{}), nil)
 	var known *Error
 	if !errors.As(err, &known) || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)

@@ -9,8 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"time"
 
-	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
@@ -27,7 +27,11 @@ type Error struct {
 	Status int
 	// Err is the cause where it was not the status.
 	Err error
+	// RetryAfter is how long there is no use in trying again, as far as that is known.
+	RetryAfter time.Duration
 }
+
+const opLogin = "log in to the registry"
 
 // Error is one line without anything that differs from try to try, so that two gates
 // which meet the same failure say the same.
@@ -42,7 +46,8 @@ func (e *Error) Unwrap() error { return e.Err }
 func (e *Error) NotFound() bool { return e.Status == http.StatusNotFound }
 
 func (e *Error) reason() string {
-	if e.Status != 0 {
+	var wait *waitError
+	if e.Status != 0 && !errors.As(e.Err, &wait) {
 		return fmt.Sprintf("the registry answered %d %s", e.Status, http.StatusText(e.Status))
 	}
 	return plain(e.Err)
@@ -53,7 +58,10 @@ func (e *Error) Remedy() string {
 	var over *limitError
 	var refused *refusedError
 	var broken *contentError
+	var wait *waitError
 	switch {
+	case errors.As(e.Err, &wait):
+		return wait.remedy
 	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden:
 		return "check the image pull secret for this registry and that it may read this repository"
 	case e.Status == http.StatusNotFound:
@@ -82,6 +90,23 @@ func (e *limitError) Error() string { return fmt.Sprintf("%s (%s)", e.text, e.na
 type refusedError struct{ text, remedy string }
 
 func (e *refusedError) Error() string { return e.text }
+
+// waitError is a request that is not made, as it is too early for it.
+type waitError struct {
+	text, remedy string
+	// status with which the registry asked for time; 0 if it did not.
+	status int
+	after  time.Duration
+}
+
+func (e *waitError) Error() string { return e.text }
+
+func notHTTPS() error {
+	return &refusedError{
+		text:   "it does not answer over HTTPS, and plain HTTP is not allowed for it",
+		remedy: "serve the registry over HTTPS, or allow plain HTTP for this host with --insecure-registry",
+	}
+}
 
 // contentError is an answer that is not what it should be.
 type contentError struct{ text string }
@@ -115,7 +140,7 @@ func plain(err error) string {
 	if errors.As(err, &u) {
 		return root(u.Err).Error()
 	}
-	return "the login failed"
+	return "the request failed"
 }
 
 // ownError finds an error of this package under those that net/http put around it.
@@ -123,7 +148,10 @@ func ownError(err error) error {
 	var refused *refusedError
 	var over *limitError
 	var broken *contentError
+	var wait *waitError
 	switch {
+	case errors.As(err, &wait):
+		return wait
 	case errors.As(err, &refused):
 		return refused
 	case errors.As(err, &over):
@@ -142,13 +170,4 @@ func root(err error) error {
 		}
 		err = inner
 	}
-}
-
-// statusOf finds the answer's status in an error of the login.
-func statusOf(err error) int {
-	var answer *transport.Error
-	if errors.As(err, &answer) {
-		return answer.StatusCode
-	}
-	return 0
 }

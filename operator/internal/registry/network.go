@@ -18,16 +18,21 @@ import (
 
 // hosts is the policy over where connections go and which may be plain HTTP.
 type hosts struct {
-	mirrors  map[string]string
-	insecure map[string]bool
+	mirrors    map[string]string
+	insecure   map[string]bool
+	tokenHosts map[string]bool
 }
 
-func newHosts(mirrors map[string]string, insecure []string) hosts {
-	h := hosts{mirrors: maps.Clone(mirrors), insecure: map[string]bool{}}
-	for _, host := range insecure {
-		h.insecure[host] = true
+func newHosts(o Options) hosts {
+	return hosts{mirrors: maps.Clone(o.Mirrors), insecure: set(o.Insecure), tokenHosts: set(o.TokenHosts)}
+}
+
+func set(names []string) map[string]bool {
+	out := make(map[string]bool, len(names))
+	for _, n := range names {
+		out[n] = true
 	}
-	return h
+	return out
 }
 
 // dialTarget is the host:port that stands for a registry host, and whether a mirror
@@ -44,7 +49,6 @@ func (h hosts) dialTarget(host string) (string, bool) {
 }
 
 // plainAllowed says whether requests to host, with or without port, may be plain HTTP.
-// go-containerregistry's own rule is wider: it takes any private address for safe.
 func (h hosts) plainAllowed(host string) bool {
 	if h.insecure[host] || h.insecure[hostname(host)] {
 		return true
@@ -157,10 +161,7 @@ func (g *guard) check(req *http.Request) error {
 		return err
 	}
 	if req.URL.Scheme == "http" && !g.hosts.plainAllowed(req.URL.Host) {
-		return &refusedError{
-			text:   "it does not answer over HTTPS, and plain HTTP is not allowed for it",
-			remedy: "serve the registry over HTTPS, or allow plain HTTP for this host with --insecure-registry",
-		}
+		return notHTTPS()
 	}
 	return nil
 }
@@ -204,5 +205,7 @@ func newTransport(base *http.Transport, h hosts) http.RoundTripper {
 	t.DialTLSContext = nil
 	// Sizes are bounded as they come over the wire.
 	t.DisableCompression = true
+	t.MaxResponseHeaderBytes = limits.RegistryHeaderBytes
+	t.MaxIdleConnsPerHost = limits.RegistryConcurrency
 	return &guard{hosts: h, inner: t}
 }

@@ -48,7 +48,7 @@ func TestClient_GoesNowhereItShouldNot(t *testing.T) {
 			s.Override(testkit.PathContains("/blobs/"), redirect(tc.location))
 			c := New(Options{})
 			c.deadline = 2 * time.Second
-			_, err := c.Signatures(t.Context(), s.repository, s.digest, nil)
+			_, err := s.look(t.Context(), c, nil)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
@@ -93,12 +93,12 @@ func TestClient_FollowsFewRedirects(t *testing.T) {
 		})
 	}
 	s.Override(isBlob, hop(limits.RegistryRedirects))
-	if found, err := New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil); err != nil || len(found) != 1 {
+	if found, err := s.look(t.Context(), New(Options{}), nil); err != nil || len(found) != 1 {
 		t.Errorf("at the limit: %d, %v", len(found), err)
 	}
 	s.Restore()
 	s.Override(isBlob, hop(limits.RegistryRedirects+1))
-	if _, err := New(Options{}).Signatures(t.Context(), s.repository, s.digest, nil); err == nil || !strings.Contains(err.Error(), "limits.RegistryRedirects") {
+	if _, err := s.look(t.Context(), New(Options{}), nil); err == nil || !strings.Contains(err.Error(), "limits.RegistryRedirects") {
 		t.Errorf("past it: %v", err)
 	}
 }
@@ -141,14 +141,14 @@ func TestClient_SpeaksPlainHTTPOnlyWhereAllowed(t *testing.T) {
 		"a host listed with its port":    {"registry.example.com:5000", []string{"registry.example.com:5000"}, true},
 		"a host listed with another one": {"registry.example.com:5001", []string{"registry.example.com:5000"}, false},
 	} {
-		if got := newHosts(nil, tc.insecure).plainAllowed(tc.host); got != tc.want {
+		if got := newHosts(Options{Insecure: tc.insecure}).plainAllowed(tc.host); got != tc.want {
 			t.Errorf("%s: %v", title, got)
 		}
 	}
 }
 
-// login answers 401 to requests without one of the users.
-func login(users ...string) func(*http.Request) bool {
+// notOneOf matches requests without one of the users.
+func notOneOf(users ...string) func(*http.Request) bool {
 	return func(r *http.Request) bool {
 		user, _, _ := r.BasicAuth()
 		for _, u := range users {
@@ -177,7 +177,7 @@ func privateShop(t *testing.T) *shop {
 	ok(t, s.key.SignTag(s.repository, s.digest))
 	inner := s.Server.Config.Handler
 	s.Server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if login("alice")(r) {
+		if notOneOf("alice")(r) {
 			unauthorized(w, r)
 			return
 		}
@@ -190,7 +190,7 @@ func TestClient_TellsNobodyWhatTheRegistryWouldNot(t *testing.T) {
 	s := privateShop(t)
 	c := New(Options{})
 	look := func(kc authn.Keychain) (int, error) {
-		found, err := c.Signatures(t.Context(), s.repository, s.digest, kc)
+		found, err := s.look(t.Context(), c, kc)
 		return len(found), err
 	}
 	if n, err := look(oneKey{user: "alice"}); n != 1 || err != nil {
@@ -227,7 +227,7 @@ func TestClient_GivesCredentialsToNoOtherHost(t *testing.T) {
 	t.Cleanup(other.Close)
 	s := privateShop(t)
 	s.Override(testkit.PathContains("/blobs/"), redirect(other.URL+"/elsewhere"))
-	_, err := New(Options{}).Signatures(t.Context(), s.repository, s.digest, oneKey{user: "alice"})
+	_, err := s.look(t.Context(), New(Options{}), oneKey{user: "alice"})
 	var known *Error
 	if !errors.As(err, &known) || known.Status != http.StatusUnauthorized {
 		t.Errorf("got %v", err)
@@ -247,7 +247,7 @@ func TestClient_KeepsWhatItFoundAndForgetsAbsenceSoon(t *testing.T) {
 	look := func() (found, requests int) {
 		t.Helper()
 		s.ResetCounts()
-		got, err := c.Signatures(t.Context(), s.repository, s.digest, nil)
+		got, err := s.look(t.Context(), c, nil)
 		ok(t, err)
 		return len(got), s.Requests()
 	}
@@ -290,7 +290,7 @@ func TestClient_AsksOnceForManyAndFailsNoneForOne(t *testing.T) {
 	impatient, giveUp := context.WithCancel(t.Context())
 	first := make(chan error, 1)
 	go func() {
-		_, err := c.Signatures(impatient, s.repository, s.digest, nil)
+		_, err := s.look(impatient, c, nil)
 		first <- err
 	}()
 	<-arrived
@@ -299,7 +299,7 @@ func TestClient_AsksOnceForManyAndFailsNoneForOne(t *testing.T) {
 	results := make(chan error, callers)
 	for range callers {
 		go func() {
-			found, err := c.Signatures(t.Context(), s.repository, s.digest, nil)
+			found, err := s.look(t.Context(), c, nil)
 			if err == nil && len(found) != 1 {
 				err = fmt.Errorf("%d signatures", len(found))
 			}
@@ -319,29 +319,4 @@ func TestClient_AsksOnceForManyAndFailsNoneForOne(t *testing.T) {
 	if s.Requests() != 3 {
 		t.Errorf("%d requests: %v", s.Requests(), s.Counts())
 	}
-}
-
-func TestClient_LogsInAgainAfterTheTokenIsNoLongerTaken(t *testing.T) {
-	s := newShop(t, testkit.RegistryOptions{})
-	c := New(Options{})
-	pings := 0
-	inner := s.Server.Config.Handler
-	s.Server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/v2/" {
-			pings++
-		}
-		inner.ServeHTTP(w, r)
-	})
-	resolve := func(want bool, wantPings int) {
-		t.Helper()
-		if _, err := c.Resolve(t.Context(), s.ref(t, ":1"), nil); (err == nil) != want || pings != wantPings {
-			t.Errorf("got %v after %d pings, want %d", err, pings, wantPings)
-		}
-	}
-	resolve(true, 1)
-	resolve(true, 1)
-	s.Override(nil, testkit.Status(http.StatusUnauthorized))
-	resolve(false, 1)
-	s.Restore()
-	resolve(true, 2)
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,11 +19,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"k8s.io/apimachinery/pkg/util/cache"
 )
 
 // access is one set of credentials for one repository.
 type access struct {
-	auth authn.Authenticator
+	// config is nil for none.
+	config *authn.AuthConfig
 	// id tells credentials apart without holding them. It is empty for none.
 	id string
 }
@@ -35,69 +38,86 @@ func (c *Client) access(ctx context.Context, repo name.Repository, kc authn.Keyc
 	if kc == nil {
 		kc = c.keychain
 	}
-	if kc == nil {
-		return access{auth: authn.Anonymous}, nil
+	var config *authn.AuthConfig
+	for _, keys := range []authn.Keychain{kc, c.google} {
+		if keys == nil || config != nil {
+			continue
+		}
+		var err error
+		if config, err = credentials(ctx, repo, keys); err != nil {
+			return access{}, fmt.Errorf("finding credentials: %w", err)
+		}
 	}
-	auth, err := authn.Resolve(ctx, kc, repo)
-	if err != nil {
-		return access{}, fmt.Errorf("finding credentials: %w", err)
-	}
-	config, err := authn.Authorization(ctx, auth)
-	if err != nil {
-		return access{}, fmt.Errorf("finding credentials: %w", err)
-	}
-	if config == nil || *config == (authn.AuthConfig{}) {
-		return access{auth: authn.Anonymous}, nil
+	if config == nil {
+		return access{}, nil
 	}
 	mac := hmac.New(sha256.New, c.secret)
 	fmt.Fprintf(mac, "%q %q %q %q %q", config.Username, config.Password, config.Auth, config.IdentityToken, config.RegistryToken)
-	return access{auth: authn.FromConfig(*config), id: hex.EncodeToString(mac.Sum(nil))}, nil
+	return access{config: config, id: hex.EncodeToString(mac.Sum(nil))}, nil
 }
 
-// session is a login to one repository.
+// credentials is nil where the keychain has none.
+func credentials(ctx context.Context, repo name.Repository, keys authn.Keychain) (*authn.AuthConfig, error) {
+	auth, err := authn.Resolve(ctx, keys, repo)
+	if err != nil {
+		return nil, err
+	}
+	config, err := authn.Authorization(ctx, auth)
+	if err != nil || config == nil || *config == (authn.AuthConfig{}) {
+		return nil, err
+	}
+	return config, nil
+}
+
+// session is all that requests to one repository with one set of credentials share.
 type session struct {
 	repo     name.Repository
+	who      string
+	plain    bool
+	host     *host
+	account  *account
 	client   *http.Client
 	deadline time.Duration
+	now      func() time.Time
+	timer    func(time.Duration) (<-chan time.Time, func())
 	requests *prometheus.CounterVec
 }
 
-// session returns the login for a repository, made anew where there is none. The
-// registry's ping and the fetching of a token happen here and only here.
-func (c *Client) session(ctx context.Context, repo name.Repository, who access) (*session, error) {
-	key := sessionKey(repo, who)
+// session returns the session for a repository. No request is made for it: logging in is
+// part of the first.
+func (c *Client) session(repo name.Repository, who access) *session {
+	key := repo.Name() + "\x00" + who.id
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if s, ok := c.sessions.Get(key); ok {
-		return s.(*session), nil
+		return s.(*session)
 	}
-	return share(ctx, &c.flights, key, func(ctx context.Context) (*session, error) {
-		ctx, cancel := context.WithTimeout(ctx, c.deadline)
-		defer cancel()
-		rt, err := transport.NewWithContext(ctx, repo.Registry, who.auth, c.transport, []string{repo.Scope(transport.PullScope)})
-		c.requests.WithLabelValues("login", code(statusOf(err), err)).Inc()
-		if err != nil {
-			return nil, &Error{Op: "log in to the registry", Host: hostOf(repo), Repository: fullName(repo), Status: statusOf(err), Err: err}
-		}
-		s := &session{repo: repo, client: &http.Client{Transport: rt, CheckRedirect: followToGuard}, deadline: c.deadline, requests: c.requests}
-		c.sessions.Add(key, s, limits.CacheTTL)
-		return s, nil
-	})
+	registry := repo.RegistryStr()
+	s := &session{
+		repo: repo, who: who.id, plain: c.policy.plainAllowed(registry),
+		host:     kept(c.hosts, registry, newHost),
+		account:  kept(c.accounts, registry+"\x00"+who.id, newAccount),
+		deadline: c.deadline, now: c.now, timer: c.timer, requests: c.requests,
+	}
+	s.client = &http.Client{CheckRedirect: followToGuard, Transport: &login{
+		hosts: c.policy, registry: registry, scope: repo.Scope(transport.PullScope), config: who.config,
+		account: s.account, inner: c.transport, now: c.now, requests: c.requests, turn: make(chan struct{}, 1),
+	}}
+	c.sessions.Add(key, s, limits.CacheTTL)
+	return s
+}
+
+func kept[T any](in *cache.LRUExpireCache, key string, make func() *T) *T {
+	if known, ok := in.Get(key); ok {
+		return known.(*T)
+	}
+	made := make()
+	in.Add(key, made, limits.RegistryMemory)
+	return made
 }
 
 // followToGuard leaves all that there is to say about redirects to the guard.
 func followToGuard(*http.Request, []*http.Request) error { return nil }
-
-// settle drops the login after an error that a new one might mend.
-func (c *Client) settle(repo name.Repository, who access, err error) {
-	var known *Error
-	if err == nil || ownError(err) != nil || (errors.As(err, &known) && known.NotFound()) {
-		return
-	}
-	c.sessions.Remove(sessionKey(repo, who))
-}
-
-func sessionKey(repo name.Repository, who access) string {
-	return "session\x00" + repo.Name() + "\x00" + who.id
-}
 
 // request is one request inside a repository.
 type request struct {
@@ -122,40 +142,116 @@ type answer struct {
 	status int
 	header http.Header
 	body   []byte
-	url    *url.URL
 }
 
 func (a *answer) found() bool { return a.status == http.StatusOK }
 
+// do makes a request, and makes it again where the registry asked for time.
 func (s *session) do(ctx context.Context, r request) (*answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.deadline)
-	defer cancel()
-	a, err := s.send(ctx, r)
-	status := statusOf(err)
-	if err == nil {
-		status = a.status
-	}
-	s.requests.WithLabelValues(r.operation, code(status, err)).Inc()
-	switch {
-	case err != nil:
-		return nil, s.failed(r.op, status, err)
-	case a.found():
-		return a, nil
-	}
-	for _, absent := range r.absent {
-		if a.status == absent {
+	for try := 0; ; try++ {
+		a, err := s.once(ctx, r)
+		status, header := statusOf(a, err)
+		asked := s.putOff(status, header)
+		switch {
+		case asked != nil && try < limits.RegistryRetries:
+			continue
+		case asked != nil:
+			return nil, s.failed(r.op, status, asked)
+		case err != nil:
+			return nil, s.failed(r.op, status, err)
+		case a.found() || slices.Contains(r.absent, status):
 			return a, nil
 		}
+		return nil, s.failed(r.op, status, nil)
 	}
-	return nil, s.failed(r.op, a.status, nil)
 }
 
+// once waits for its turn and makes the request.
+func (s *session) once(ctx context.Context, r request) (*answer, error) {
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	call, cancel := context.WithTimeout(ctx, s.deadline)
+	defer cancel()
+	a, err := s.send(call, r)
+	status, header := statusOf(a, err)
+	leave(healthOf(ctx, status, header, err))
+	var atLogin *loginError
+	if !errors.As(err, &atLogin) {
+		s.requests.WithLabelValues(r.operation, code(status, err)).Inc()
+	}
+	return a, err
+}
+
+// healthOf says what a request's end tells about the registry, and in words. 501 is a
+// registry that knows what it cannot do, and 503 with a time one that knows when it can.
+func healthOf(ctx context.Context, status int, header http.Header, err error) (outcome, string) {
+	switch {
+	case status == http.StatusServiceUnavailable && header.Get("Retry-After") != "":
+		return alive, ""
+	case status >= http.StatusInternalServerError && status != http.StatusNotImplemented:
+		return failed, fmt.Sprintf("the registry answered %d %s", status, http.StatusText(status))
+	case err == nil || status != 0:
+		return alive, ""
+	case ctx.Err() != nil || ownError(err) != nil:
+		return unknown, ""
+	}
+	return failed, plain(err)
+}
+
+// failed makes an *Error. What went wrong at the login is told as that.
 func (s *session) failed(op string, status int, err error) error {
-	return &Error{Op: op, Host: hostOf(s.repo), Repository: fullName(s.repo), Status: status, Err: err}
+	e := &Error{Op: op, Host: hostOf(s.repo), Repository: fullName(s.repo), Status: status, Err: err}
+	var atLogin *loginError
+	if errors.As(err, &atLogin) {
+		e.Op = opLogin
+	}
+	var wait *waitError
+	if errors.As(err, &wait) {
+		e.RetryAfter = wait.after
+	}
+	return e
 }
 
+// send makes the request over HTTPS, and in plain HTTP where that is allowed and nobody
+// answers over HTTPS. What answered is remembered.
 func (s *session) send(ctx context.Context, r request) (*answer, error) {
-	u := url.URL{Scheme: s.repo.Scheme(), Host: s.repo.RegistryStr(), Path: "/v2/" + s.repo.RepositoryStr() + "/" + r.path, RawQuery: r.query}
+	if known := s.account.knownScheme(); known != "" {
+		return s.over(ctx, known, r)
+	}
+	first, cancel := ctx, context.CancelFunc(func() {})
+	if s.plain {
+		first, cancel = context.WithTimeout(ctx, limits.RegistryProbe)
+	}
+	a, err := s.over(first, "https", r)
+	cancel()
+	switch {
+	case answered(err):
+		s.account.speaks("https")
+		return a, err
+	case !s.plain && errors.Is(err, http.ErrSchemeMismatch):
+		return nil, notHTTPS()
+	case !s.plain || ctx.Err() != nil || ownError(err) != nil:
+		return nil, err
+	}
+	b, plainErr := s.over(ctx, "http", r)
+	if answered(plainErr) {
+		s.account.speaks("http")
+	} else if !errors.Is(err, http.ErrSchemeMismatch) {
+		return nil, err
+	}
+	return b, plainErr
+}
+
+// answered says whether somebody answered a request, be it with a refusal to log in.
+func answered(err error) bool {
+	var atLogin *loginError
+	return err == nil || errors.As(err, &atLogin) && atLogin.status != 0
+}
+
+func (s *session) over(ctx context.Context, scheme string, r request) (*answer, error) {
+	u := url.URL{Scheme: scheme, Host: s.repo.RegistryStr(), Path: "/v2/" + s.repo.RepositoryStr() + "/" + r.path, RawQuery: r.query}
 	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("making the request: %w", err)
@@ -167,8 +263,8 @@ func (s *session) send(ctx context.Context, r request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
-	a := &answer{status: resp.StatusCode, header: resp.Header, url: resp.Request.URL}
+	defer discard(resp)
+	a := &answer{status: resp.StatusCode, header: resp.Header}
 	if !a.found() || r.method == http.MethodHead {
 		return a, nil
 	}
@@ -193,6 +289,21 @@ func readBounded(resp *http.Response, r request) ([]byte, error) {
 		return nil, tooLarge
 	}
 	return body, nil
+}
+
+// statusOf is the status that a request ended with, its login included, and 0 for none.
+func statusOf(a *answer, err error) (int, http.Header) {
+	var atLogin *loginError
+	var wait *waitError
+	switch {
+	case a != nil:
+		return a.status, a.header
+	case errors.As(err, &atLogin):
+		return atLogin.status, atLogin.header
+	case errors.As(err, &wait):
+		return wait.status, nil
+	}
+	return 0, nil
 }
 
 // code is a request's label in metrics: the status, or why there was none.

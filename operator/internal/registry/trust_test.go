@@ -109,8 +109,9 @@ func gathered(t *testing.T, ref string) gate.Image {
 	client := registry.New(registry.Options{})
 	image.Digest, err = client.Resolve(t.Context(), parsed, nil)
 	ok(t, err)
-	image.Signatures, err = client.Signatures(t.Context(), image.Repository, image.Digest, nil)
+	found, err := client.Evidence(t.Context(), image.Repository, image.Digest, gate.Want{Signatures: true}, nil, nil)
 	ok(t, err)
+	image.Signatures = found.Signatures
 	return image
 }
 

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	ociregistry "github.com/google/go-containerregistry/pkg/registry"
@@ -30,6 +31,9 @@ type RegistryOptions struct {
 	EmptyArtifactTypes bool
 	// TLS serves HTTPS with a certificate of its own, see Registry.Server.
 	TLS bool
+	// Latency is how long each request waits before it is answered, as over a network; see
+	// Registry.SetLatency.
+	Latency time.Duration
 }
 
 // Registry is a registry in memory on loopback. It counts requests, and answers what it
@@ -44,6 +48,10 @@ type Registry struct {
 	mu       sync.Mutex
 	counts   map[string]int
 	override []override
+	tokens   *TokenServer
+	// clock is the depth of the deepest request that is answered, deepest that of all.
+	clock, deepest int
+	putOff         []postponed
 }
 
 type override struct {
@@ -104,6 +112,15 @@ func Status(code int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
 }
 
+func putOff(status int, retryAfter string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if retryAfter != "" {
+			w.Header().Set("Retry-After", retryAfter)
+		}
+		w.WriteHeader(status)
+	})
+}
+
 // Hang answers nothing until the client gives up.
 func Hang() http.Handler {
 	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
@@ -132,14 +149,91 @@ func (r *Registry) Requests() int {
 	return sum
 }
 
+// Depth is the longest chain of requests, the ping of /v2/ included, of which each came
+// in after the one before was answered: what a client with no better network than that
+// has to wait for. Requests side by side count as one, as long as Latency makes them
+// overlap.
+func (r *Registry) Depth() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.deepest
+}
+
 // ResetCounts starts counting anew.
 func (r *Registry) ResetCounts() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.counts)
+	r.clock, r.deepest = 0, 0
+}
+
+// SetLatency changes how long each request waits from now on.
+func (r *Registry) SetLatency(latency time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.options.Latency = latency
+}
+
+// postponed are requests that are answered with a status and a time to wait.
+type postponed struct {
+	left       int
+	status     int
+	retryAfter string
+}
+
+// PutOff answers so many of the next requests with a status, such as 429, and the header
+// Retry-After, left out where it is empty. Later calls follow after earlier ones.
+func (r *Registry) PutOff(requests, status int, retryAfter string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.putOff = append(r.putOff, postponed{requests, status, retryAfter})
+}
+
+// RequireTokens lets only requests in from now on that bring a token of the server, for
+// the repository that they are about.
+func (r *Registry) RequireTokens(from *TokenServer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tokens = from
+}
+
+// enter moves the logical clock on: a request is one deeper than all that were answered
+// before it came in.
+func (r *Registry) enter() (latency time.Duration, leave func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	depth := r.clock + 1
+	r.deepest = max(r.deepest, depth)
+	return r.options.Latency, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.clock = max(r.clock, depth)
+	}
 }
 
 func (r *Registry) serve(w http.ResponseWriter, req *http.Request) {
+	latency, leave := r.enter()
+	if latency > 0 {
+		wait := time.NewTimer(latency)
+		defer wait.Stop()
+		select {
+		case <-wait.C:
+		case <-req.Context().Done():
+		}
+	}
+	// Before the answer is written: what the client asks on the strength of it has to
+	// find the clock moved on.
+	leave()
+	r.answer(w, req)
+}
+
+func (r *Registry) answer(w http.ResponseWriter, req *http.Request) {
+	r.mu.Lock()
+	tokens := r.tokens
+	r.mu.Unlock()
+	if tokens != nil && !tokens.admits(w, req) {
+		return
+	}
 	if kind := requestKind(req.URL.Path); kind != "" {
 		if answer := r.note(req, kind); answer != nil {
 			answer.ServeHTTP(w, req)
@@ -157,6 +251,14 @@ func (r *Registry) note(req *http.Request, kind string) http.Handler {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counts[req.Method+" "+kind]++
+	if len(r.putOff) > 0 {
+		p := &r.putOff[0]
+		status, retryAfter := p.status, p.retryAfter
+		if p.left--; p.left == 0 {
+			r.putOff = r.putOff[1:]
+		}
+		return putOff(status, retryAfter)
+	}
 	for _, o := range r.override {
 		if o.matches(req) {
 			return o.answer

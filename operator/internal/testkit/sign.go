@@ -137,29 +137,6 @@ func (k *Key) SignTag(repository, digest string, options ...remote.Option) error
 	return TagSignature{Payload: claim, Base64: sig}.store(repository, digest, options...)
 }
 
-// Attestation returns a DSSE envelope (JSON) over a statement, as cosign v2 stores it.
-func (k *Key) Attestation(digest, predicateType string, predicate any) ([]byte, error) {
-	text, err := statement(digest, predicateType, predicate)
-	if err != nil {
-		return nil, err
-	}
-	sig, err := k.SignMessage(dsse.PAE(inTotoMediaType, text))
-	if err != nil {
-		return nil, err
-	}
-	_, raw, err := envelopeJSON(inTotoMediaType, text, sig)
-	return raw, err
-}
-
-// AttestTag attests as cosign v2 does: under the tag sha256-<hex>.att.
-func (k *Key) AttestTag(repository, digest, predicateType string, predicate any, options ...remote.Option) error {
-	envelope, err := k.Attestation(digest, predicateType, predicate)
-	if err != nil {
-		return err
-	}
-	return TagSignature{Payload: envelope}.store(repository, digest, options...)
-}
-
 // Bundle returns a sigstore bundle (v0.3, JSON) with a DSSE envelope over an in-toto
 // statement about digest. PredicateSign makes it an image signature, any other type an
 // attestation. The predicate is any value with JSON; nil stands for {}.
@@ -174,23 +151,6 @@ func (k *Key) Bundle(digest, predicateType string, predicate any) ([]byte, error
 // SignPayload returns a bundle with a DSSE envelope around any payload.
 func (k *Key) SignPayload(payloadType string, content []byte) ([]byte, error) {
 	return k.bundle(&sign.DSSEData{Data: content, PayloadType: payloadType})
-}
-
-// statement is an in-toto statement about digest.
-func statement(digest, predicateType string, predicate any) ([]byte, error) {
-	if predicate == nil {
-		predicate = map[string]any{}
-	}
-	text, err := json.Marshal(map[string]any{
-		"_type":         "https://in-toto.io/Statement/v1",
-		"subject":       []any{map[string]any{"digest": map[string]string{"sha256": strings.TrimPrefix(digest, "sha256:")}}},
-		"predicateType": predicateType,
-		"predicate":     predicate,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("making the statement: %w", err)
-	}
-	return text, nil
 }
 
 // MessageBundle returns a sigstore bundle with a plain signature over data, as `cosign
@@ -291,9 +251,6 @@ func (p keypair) SignData(_ context.Context, data []byte) (signed, hashed []byte
 	h.Write(data)
 	return signed, h.Sum(nil), nil
 }
-
-// AttestationTag is the tag that AttestTag writes to.
-func AttestationTag(digest string) string { return FallbackTag(digest) + ".att" }
 
 // SignatureTag is the tag that SignTag writes to.
 func SignatureTag(digest string) string { return FallbackTag(digest) + ".sig" }

@@ -1,0 +1,105 @@
+package registry
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+)
+
+const (
+	manifestTypes = string(types.OCIManifestSchema1) + "," + string(types.DockerManifestSchema2)
+	indexTypes    = string(types.OCIImageIndex) + "," + string(types.DockerManifestList)
+)
+
+// resolve asks for the digest of a tag. HEAD is enough where a registry does it right;
+// where it does not, the manifest is read and hashed.
+func (s *session) resolve(ctx context.Context, tag string) (string, error) {
+	r := request{
+		op: "look up tag " + tag, operation: "resolve", method: http.MethodHead, path: "manifests/" + tag,
+		accept: indexTypes + "," + manifestTypes, limit: limits.ManifestBytes, limitName: "limits.ManifestBytes",
+		absent: []int{http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotImplemented},
+	}
+	a, err := s.do(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	if digest := a.header.Get("Docker-Content-Digest"); a.found() && images.ValidDigest(digest) {
+		return digest, nil
+	}
+	r.method, r.absent = http.MethodGet, nil
+	a, err = s.do(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	if !json.Valid(a.body) {
+		return "", s.failed(r.op, 0, &contentError{text: "the manifest is not JSON"})
+	}
+	return sum(a.body), nil
+}
+
+// manifest reads a manifest or an index by tag or digest; nil if there is none.
+func (s *session) manifest(ctx context.Context, op, reference, accept string) ([]byte, error) {
+	a, err := s.do(ctx, request{
+		op: op, operation: "manifest", method: http.MethodGet, path: "manifests/" + reference, accept: accept,
+		limit: limits.ManifestBytes, limitName: "limits.ManifestBytes", absent: []int{http.StatusNotFound},
+	})
+	if err != nil || !a.found() {
+		return nil, err
+	}
+	if images.ValidDigest(reference) && sum(a.body) != reference {
+		return nil, s.failed(op, 0, &contentError{text: "the manifest does not have the digest that was asked for"})
+	}
+	return a.body, nil
+}
+
+// blob reads a blob that a manifest describes and holds it to that description.
+func (s *session) blob(ctx context.Context, op string, d descriptor) ([]byte, error) {
+	if d.Size > limits.SignatureBlobBytes {
+		return nil, s.tooLarge(op, "limits.SignatureBlobBytes", limits.SignatureBlobBytes)
+	}
+	if !images.ValidDigest(d.Digest) {
+		return nil, s.failed(op, 0, &contentError{text: "its digest is not a SHA-256"})
+	}
+	a, err := s.do(ctx, request{
+		op: op, operation: "blob", method: http.MethodGet, path: "blobs/" + d.Digest,
+		limit: limits.SignatureBlobBytes, limitName: "limits.SignatureBlobBytes",
+	})
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(a.body)) != d.Size || sum(a.body) != d.Digest {
+		return nil, s.failed(op, 0, &contentError{text: "the content is not what its manifest describes"})
+	}
+	return a.body, nil
+}
+
+func (s *session) tooLarge(op, name string, limit int) error {
+	return s.failed(op, 0, &limitError{name: name, text: fmt.Sprintf("it is larger than %d bytes", limit)})
+}
+
+func (s *session) tooMany(name string, limit int, what string) error {
+	return s.failed(opEvidence, 0, &limitError{name: name, text: fmt.Sprintf("there are more than %d %s", limit, what)})
+}
+
+func sum(b []byte) string {
+	h := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(h[:])
+}
+
+// fallbackTag is the tag that stands for a digest.
+func fallbackTag(digest string) string { return strings.Replace(digest, ":", "-", 1) }
+
+// decodeBase64 takes both alphabets, padded or not, as protobuf's JSON does.
+func decodeBase64(s string) ([]byte, error) {
+	s = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(s, "="))
+	return base64.RawStdEncoding.DecodeString(s)
+}

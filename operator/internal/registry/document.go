@@ -1,0 +1,194 @@
+package registry
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/redact"
+)
+
+// descriptor is one entry of a manifest or an index. It is our own and not that of
+// go-containerregistry, which fails on a whole list when one digest in it is of a kind
+// that it does not know: anybody who may push could then keep signatures from being read.
+type descriptor struct {
+	MediaType    string            `json:"mediaType"`
+	ArtifactType string            `json:"artifactType"`
+	Digest       string            `json:"digest"`
+	Size         int64             `json:"size"`
+	Annotations  map[string]string `json:"annotations"`
+	Platform     *platform         `json:"platform"`
+}
+
+type platform struct {
+	OS           string `json:"os"`
+	Architecture string `json:"architecture"`
+	Variant      string `json:"variant"`
+}
+
+// String is os/architecture[/variant], safe to print.
+func (p *platform) String() string {
+	if p == nil {
+		return ""
+	}
+	s := p.OS + "/" + p.Architecture
+	if p.Variant != "" {
+		s += "/" + p.Variant
+	}
+	return redact.Text(s, platformText)
+}
+
+// platformText cuts a platform in messages; linux/arm64/v8 has 14 bytes.
+const platformText = 64
+
+// document is a manifest or an index; which of the two is for its fields to say.
+type document struct {
+	SchemaVersion int             `json:"schemaVersion"`
+	MediaType     types.MediaType `json:"mediaType"`
+	Config        json.RawMessage `json:"config"`
+	Layers        []descriptor    `json:"layers"`
+	Manifests     []descriptor    `json:"manifests"`
+}
+
+// parse reads a document, and refuses one that could be taken for a manifest by one
+// reader and for an index by another.
+func parse(body []byte) (*document, error) {
+	var d document
+	if err := json.Unmarshal(body, &d); err != nil || d.SchemaVersion != 2 {
+		return nil, &contentError{text: "the answer is neither an image manifest nor an index"}
+	}
+	index := d.Manifests != nil || d.MediaType.IsIndex()
+	image := d.Config != nil || d.Layers != nil || d.MediaType.IsImage()
+	if index && image {
+		return nil, &contentError{text: "the answer is an image manifest and an index in one"}
+	}
+	return &d, nil
+}
+
+func (d *document) isIndex() bool { return d.Manifests != nil || d.MediaType.IsIndex() }
+
+// parseIndex reads an image index. Anything else is an error: a page that some proxy put
+// in the way must not pass for an empty list.
+func parseIndex(body []byte) ([]descriptor, error) {
+	d, err := parse(body)
+	if err != nil {
+		return nil, err
+	}
+	if d.MediaType != "" && !d.MediaType.IsIndex() || d.Config != nil || d.Layers != nil {
+		return nil, &contentError{text: "the answer is not an image index"}
+	}
+	return d.Manifests, nil
+}
+
+// parseLayers reads the layers of an image manifest.
+func parseLayers(body []byte) ([]descriptor, error) {
+	d, err := parse(body)
+	if err != nil {
+		return nil, err
+	}
+	if d.isIndex() {
+		return nil, &contentError{text: "the answer is not an image manifest"}
+	}
+	return d.Layers, nil
+}
+
+const (
+	referenceTypeAnnotation   = "vnd.docker.reference.type"
+	referenceDigestAnnotation = "vnd.docker.reference.digest"
+)
+
+// parseChildren lists the images of an index, each once; nil if the document is no index.
+//
+// BuildKit puts its attestations into the index, as manifests for the platform
+// unknown/unknown. They are left out, as nobody signs them. Can an image hide that way?
+// A runtime picks the entry that fits the node's platform, and no node's is unknown; a
+// Pod that names the entry by its digest is judged by that digest, for which the
+// signature of this index counts nothing. So what is left out cannot be run by way of
+// this index. All three marks have to be there, and the image that it is about: any
+// other entry has to be signed, one without a platform too, as a runtime may pick that
+// one, and an index within the index, as runtimes look into it.
+func parseChildren(body []byte) ([]descriptor, error) {
+	d, err := parse(body)
+	if err != nil || !d.isIndex() {
+		return nil, err
+	}
+	children := make([]descriptor, 0, len(d.Manifests))
+	seen := map[string]bool{}
+	for _, m := range d.Manifests {
+		if !images.ValidDigest(m.Digest) {
+			return nil, &contentError{text: "the index names an image by something other than a SHA-256"}
+		}
+		if seen[m.Digest] || m.isBuildAttestation(d.Manifests) {
+			continue
+		}
+		seen[m.Digest] = true
+		children = append(children, m)
+	}
+	return children, nil
+}
+
+func (d descriptor) isBuildAttestation(all []descriptor) bool {
+	if d.Platform == nil || *d.Platform != (platform{OS: "unknown", Architecture: "unknown"}) ||
+		d.Annotations[referenceTypeAnnotation] != "attestation-manifest" || d.MediaType != string(types.OCIManifestSchema1) {
+		return false
+	}
+	about := false
+	for _, other := range all {
+		if other.Digest == d.Digest && (other.Platform == nil || *other.Platform != *d.Platform) {
+			// The same manifest is listed as an image too.
+			return false
+		}
+		about = about || other.Digest == d.Annotations[referenceDigestAnnotation] && other.Digest != d.Digest
+	}
+	return about
+}
+
+// predicateOf is the predicate type of the statement in a DSSE envelope, "" where there
+// is no such statement. It is for sorting only: nothing is verified, and who verifies
+// looks again. Keys are taken to the letter, unlike encoding/json does by default.
+func predicateOf(envelope map[string]json.RawMessage) string {
+	var payload []byte
+	var encoded string
+	if json.Unmarshal(envelope["payload"], &encoded) != nil {
+		return ""
+	}
+	payload, err := decodeBase64(encoded)
+	if err != nil {
+		return ""
+	}
+	var statement map[string]json.RawMessage
+	var predicate string
+	if json.Unmarshal(payload, &statement) != nil || json.Unmarshal(statement["predicateType"], &predicate) != nil {
+		return ""
+	}
+	return predicate
+}
+
+// envelopePredicate is predicateOf for an envelope's JSON.
+func envelopePredicate(raw []byte) string {
+	var envelope map[string]json.RawMessage
+	if json.Unmarshal(raw, &envelope) != nil {
+		return ""
+	}
+	return predicateOf(envelope)
+}
+
+// bundlePredicate is predicateOf for the envelope in a sigstore bundle, which by the
+// rules of protobuf may spell its field in two ways.
+func bundlePredicate(raw []byte) string {
+	var bundle map[string]json.RawMessage
+	if json.Unmarshal(raw, &bundle) != nil {
+		return ""
+	}
+	for _, field := range []string{"dsseEnvelope", "dsse_envelope"} {
+		if envelope, ok := bundle[field]; ok {
+			return envelopePredicate(envelope)
+		}
+	}
+	return ""
+}
+
+// looksLikeBundle says whether a media or artifact type is that of sigstore bundles, of
+// any version.
+func looksLikeBundle(mediaType string) bool { return strings.HasPrefix(mediaType, bundleTypePrefix) }

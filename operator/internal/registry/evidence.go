@@ -1,0 +1,298 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"golang.org/x/sync/errgroup"
+)
+
+// Evidence is what a registry holds for one image. None of it is verified.
+type Evidence struct {
+	// Signatures of the image.
+	Signatures []gate.Signature
+	// Attestations of the types that were wanted.
+	Attestations []gate.Signature
+	// Children of an index with their signatures; nil if the image is no index or they
+	// were not wanted.
+	Children []gate.ChildImage
+}
+
+// Evidence returns what the registry holds for repository@digest of what is wanted, in
+// the places where cosign stores it: sigstore bundles among the image's referrers, and
+// layers of the images tagged sha256-<hex>.sig and .att. That there is none is no error;
+// anything that keeps a place from being read is, of type *Error.
+//
+// Bundles are read first. enough is asked after that, before the older formats are looked
+// at: true leaves those unread; nil never stops early. It is also asked about what memory
+// holds, before the registry is, and may be asked again with more. It must not keep or
+// change what it is shown.
+//
+// Which evidence an image has is kept for limits.CacheTTL as long as that is enough (with
+// nil: at least one piece of each that is wanted), otherwise for limits.CacheNegativeTTL;
+// errors not at all. It is kept apart by the credentials that kc has for the repository,
+// so that nobody is told from memory what the registry would not tell them. The bytes are
+// shared: callers must not change them.
+func (c *Client) Evidence(ctx context.Context, repository, digest string, want gate.Want, enough func(Evidence) bool, kc authn.Keychain) (Evidence, error) {
+	if !images.ValidDigest(digest) {
+		return Evidence{}, fmt.Errorf("reading signatures of %s: %q is not a digest", repository, digest)
+	}
+	s, err := c.target(ctx, repository, kc)
+	if err != nil {
+		return Evidence{}, err
+	}
+	v := &view{enough: enough}
+	v.image = v.lookAt(c, s, digest, want)
+	if v.recall(ctx) {
+		c.lookups.WithLabelValues("hit").Inc()
+		return v.evidence(), nil
+	}
+	err = v.read(ctx)
+	result := "hit"
+	if v.asked.Load() {
+		result = "miss"
+	}
+	c.lookups.WithLabelValues(result).Inc()
+	if err != nil {
+		return Evidence{}, s.typed(opEvidence, err)
+	}
+	return v.evidence(), nil
+}
+
+// view is one call's view of an image and, where that is an index, of the images in it.
+type view struct {
+	enough func(Evidence) bool
+	asked  atomic.Bool
+	image  *look
+	// index says that image is one; children are those in it.
+	index    bool
+	children []child
+}
+
+type child struct {
+	*look
+	platform string
+}
+
+func (v *view) lookAt(c *Client, s *session, digest string, want gate.Want) *look {
+	return &look{c: c, s: s, digest: digest, want: want, asked: &v.asked}
+}
+
+func (v *view) looks() []*look {
+	all := []*look{v.image}
+	for _, c := range v.children {
+		all = append(all, c.look)
+	}
+	return all
+}
+
+// each runs f for all images; of several errors the first one's in order counts.
+func each(looks []*look, f func(*look) error) error {
+	errs := make([]error, len(looks))
+	var all errgroup.Group
+	all.SetLimit(limits.RegistryParallel)
+	for i, l := range looks {
+		all.Go(func() error { errs[i] = f(l); return nil })
+	}
+	_ = all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recall looks at what memory holds, and says whether that is enough. Where the caller
+// does not say what is, all places have to be there, with something of all in them.
+func (v *view) recall(ctx context.Context) bool {
+	if v.openIndex(ctx, false) != nil {
+		return false
+	}
+	complete, any := true, false
+	for _, l := range v.looks() {
+		for p := range places {
+			if l.wants(p) && l.fill(ctx, p, limits.CacheTTL, false) == nil {
+				any = true
+			}
+		}
+		complete = complete && l.complete()
+	}
+	if v.enough == nil {
+		return complete && v.satisfied()
+	}
+	return any && v.enough(v.evidence())
+}
+
+// read asks the registry, place by place, until it is enough. Lists that did not do are
+// used again only if they are quite new.
+func (v *view) read(ctx context.Context) error {
+	var first errgroup.Group
+	var own, inIndex error
+	first.Go(func() error { own = v.image.bundles(ctx); return nil })
+	first.Go(func() error {
+		if inIndex = v.openIndex(ctx, true); inIndex == nil {
+			inIndex = each(v.looks()[1:], func(l *look) error { return l.bundles(ctx) })
+		}
+		return nil
+	})
+	_ = first.Wait()
+	if own != nil {
+		return own
+	}
+	if inIndex != nil || v.isEnough() {
+		return inIndex
+	}
+	if err := each(v.looks(), func(l *look) error { return l.tags(ctx) }); err != nil {
+		return err
+	}
+	late := slices.DeleteFunc(v.looks(), (*look).complete)
+	if len(late) == 0 || v.isEnough() {
+		return nil
+	}
+	return each(late, func(l *look) error { return l.fill(ctx, referrersList, limits.CacheNegativeTTL, true) })
+}
+
+func (v *view) isEnough() bool { return v.enough != nil && v.enough(v.evidence()) }
+
+// bundles reads the referrers. Where the registry was seen to have no API for that, the
+// tag in its place comes first and the API last, when nothing else was enough: what is
+// remembered may save a request and not decide.
+func (l *look) bundles(ctx context.Context) error {
+	if !l.wants(referrersList) {
+		return nil
+	}
+	if l.s.host.lacksReferrers() {
+		return l.fill(ctx, referrersTag, limits.CacheNegativeTTL, true)
+	}
+	if err := l.fill(ctx, referrersList, limits.CacheNegativeTTL, true); err != nil || !l.held[referrersList].absent {
+		return err
+	}
+	return l.fill(ctx, referrersTag, limits.CacheNegativeTTL, true)
+}
+
+// tags reads the two older formats.
+func (l *look) tags(ctx context.Context) error {
+	var both errgroup.Group
+	var errs [places]error
+	for _, p := range []place{signatureTag, attestationTag} {
+		if l.wants(p) {
+			both.Go(func() error { errs[p] = l.fill(ctx, p, limits.CacheNegativeTTL, true); return nil })
+		}
+	}
+	_ = both.Wait()
+	if errs[signatureTag] != nil {
+		return errs[signatureTag]
+	}
+	return errs[attestationTag]
+}
+
+// complete says whether all places were read that may hold what is wanted.
+func (l *look) complete() bool {
+	for p := range places {
+		if p != referrersTag && l.wants(p) && !l.held[p].read {
+			return false
+		}
+	}
+	return !l.held[referrersList].absent || l.held[referrersTag].read
+}
+
+// pieces are all that was found, in an order that does not depend on which place was
+// read first. A registry with the API is taken at its word: the tag is of before it had
+// one.
+func (l *look) pieces() []piece {
+	first := l.held[referrersList].pieces
+	if !l.held[referrersList].read || l.held[referrersList].absent {
+		first = l.held[referrersTag].pieces
+	}
+	return slices.Concat(first, l.held[signatureTag].pieces, l.held[attestationTag].pieces)
+}
+
+// sorted are the signatures and the attestations that are wanted. A bundle without a
+// statement that can be read goes with the signatures, and an envelope with the
+// attestations: who verifies shall see and name it.
+func (l *look) sorted() (signatures, attestations []gate.Signature) {
+	for _, p := range l.pieces() {
+		envelope := p.signature.Format == gate.FormatAttestationTag
+		switch {
+		case slices.Contains(l.want.Predicates, p.predicate) || p.predicate == "" && envelope:
+			attestations = append(attestations, p.signature)
+		case l.want.Signatures && !envelope && (p.predicate == predicateSign || p.predicate == ""):
+			signatures = append(signatures, p.signature)
+		}
+	}
+	return signatures, attestations
+}
+
+func (v *view) evidence() Evidence {
+	var e Evidence
+	e.Signatures, e.Attestations = v.image.sorted()
+	if v.index {
+		e.Children = make([]gate.ChildImage, 0, len(v.children))
+	}
+	for _, c := range v.children {
+		signatures, _ := c.sorted()
+		e.Children = append(e.Children, gate.ChildImage{Digest: c.digest, Platform: c.platform, Signatures: signatures})
+	}
+	return e
+}
+
+// satisfied says whether there is something of all that is wanted.
+func (v *view) satisfied() bool {
+	for _, l := range v.looks() {
+		found := map[string]bool{}
+		for _, p := range l.pieces() {
+			found[p.predicate] = true
+		}
+		if l.want.Signatures && !found[predicateSign] && !found[""] {
+			return false
+		}
+		for _, predicate := range l.want.Predicates {
+			if !found[predicate] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// openIndex lists the images of an index, where they are wanted. An index has a digest
+// and cannot change, so that memory does as long as it holds it.
+func (v *view) openIndex(ctx context.Context, online bool) error {
+	l := v.image
+	if !l.want.Children || v.index {
+		return nil
+	}
+	children, err := recall(ctx, l, "index\x00"+l.digest, limits.CacheContentTTL, online, func(ctx context.Context) ([]descriptor, int, error) {
+		const op = "read the image index"
+		body, err := l.s.manifest(ctx, op, l.digest, indexTypes+","+manifestTypes)
+		if err == nil && body == nil {
+			err = l.s.failed(op, 404, nil)
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		children, err := parseChildren(body)
+		if err != nil {
+			return nil, 0, l.s.failed(op, 0, err)
+		}
+		if len(children) > limits.ImageChildren {
+			return nil, 0, l.s.tooMany("limits.ImageChildren", limits.ImageChildren, "images in the index")
+		}
+		return children, sizeOf(children), nil
+	})
+	if err != nil {
+		return err
+	}
+	v.index = children != nil
+	for _, d := range children {
+		v.children = append(v.children, child{v.lookAt(l.c, l.s, d.Digest, gate.Want{Signatures: true}), d.Platform.String()})
+	}
+	return nil
+}
