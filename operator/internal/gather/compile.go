@@ -16,9 +16,9 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
 )
 
-// Compile reads in what a Gate refers to. What cannot be read is marked Unavailable in
+// compile reads in what a Gate refers to. What cannot be read is marked Unavailable in
 // the Config, so that what does not need it can still be decided.
-func Compile(ctx context.Context, g *v1beta1.Gate, from Source) (gate.Config, error) {
+func compile(ctx context.Context, g *v1beta1.Gate, from Source) (gate.Config, error) {
 	c := gate.Config{
 		Name:          g.Name,
 		Environment:   g.Spec.Environment,
@@ -135,7 +135,7 @@ func authority(ctx context.Context, a v1beta1.Authority, i int, from Source) gat
 func ValidateGate(g *v1beta1.Gate) field.ErrorList {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
-	if _, err := Matches(g, nil, nil); err != nil {
+	if _, err := matches(g, nil, nil); err != nil {
 		errs = append(errs, field.Invalid(spec.Child("match"), g.Spec.Match, err.Error()))
 	}
 	for i, p := range g.Spec.Policies {

@@ -110,7 +110,7 @@ func (j *Judge) gates(ctx context.Context, w *v1beta1.Workload) (gate.Namespace,
 	}
 	var configs []gate.Config
 	for i := range matched {
-		c, err := Compile(ctx, &matched[i], j.source)
+		c, err := compile(ctx, &matched[i], j.source)
 		if err != nil {
 			return ns, nil, err
 		}

@@ -37,7 +37,7 @@ type Source interface {
 func matching(gates []v1beta1.Gate, ns gate.Namespace, w *v1beta1.Workload) ([]v1beta1.Gate, error) {
 	var out []v1beta1.Gate
 	for _, g := range gates {
-		ok, err := Matches(&g, ns.Labels, w.Labels)
+		ok, err := matches(&g, ns.Labels, w.Labels)
 		if err != nil {
 			return nil, err
 		}
@@ -49,9 +49,9 @@ func matching(gates []v1beta1.Gate, ns gate.Namespace, w *v1beta1.Workload) ([]v
 	return out, nil
 }
 
-// Matches says whether a Gate judges a Workload with these labels in a namespace with
+// matches says whether a Gate judges a Workload with these labels in a namespace with
 // those.
-func Matches(g *v1beta1.Gate, namespace, object map[string]string) (bool, error) {
+func matches(g *v1beta1.Gate, namespace, object map[string]string) (bool, error) {
 	all := true
 	for _, m := range []struct {
 		path     string
