@@ -35,6 +35,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/metrics"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
+	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
 
 func run(ctx context.Context, c config) error {
@@ -92,7 +93,7 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 	counted := metrics.New(crmetrics.Registry)
 	judge := gather.NewJudge(&gather.Cluster{
 		Cache: m.GetClient(), References: references, Live: m.GetAPIReader(), OperatorNamespace: c.namespace,
-	}, registryClient)
+	}, registryClient, trust.New(trust.Options{}))
 
 	decoder := webhookadmission.NewDecoder(scheme)
 	hooks := m.GetWebhookServer()

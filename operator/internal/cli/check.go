@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/report"
+	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
 
 // registryFlags are the flags of every command that reads registries.
@@ -74,13 +75,10 @@ func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error
 	if err != nil {
 		return err
 	}
-	for _, u := range in.unjudged {
-		say(s.err, "sluice: not judged: ", u+": a Gate judges Workloads")
+	results := judgeAll(ctx, gather.NewJudge(in.files, o.client(), trust.New(trust.Options{})), s, in)
+	if len(results) == 0 {
+		return usage("no Workload in %v, and nothing else that a Gate names: nothing was judged", paths)
 	}
-	if len(in.workloads) == 0 {
-		return usage("no Workload in %v: nothing was judged", paths)
-	}
-	results := judgeAll(ctx, gather.NewJudge(in.files, o.client()), in.workloads)
 	if o.format == "json" {
 		err = writeJSON(s.out, results)
 	} else {
@@ -92,14 +90,23 @@ func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error
 	return exitOf(results)
 }
 
-func judgeAll(ctx context.Context, judge *gather.Judge, subjects []subject) []result {
-	results := make([]result, 0, len(subjects))
-	for _, sub := range subjects {
+func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input) []result {
+	var results []result
+	for _, sub := range in.workloads {
 		if sub.workload == nil {
 			results = append(results, result{sub, []gate.Verdict{invalid(sub)}})
 			continue
 		}
 		results = append(results, result{sub, judge.Workload(ctx, sub.workload, nil).Verdicts})
+	}
+	for _, sub := range in.others {
+		verdicts := judge.Object(ctx, sub.object.Object, sub.object.GetNamespace()).Verdicts
+		if len(verdicts) == 0 {
+			say(s.err, "sluice: not judged: ", fmt.Sprintf("%s/%s/%s (%s): no Gate names its kind in spec.match.kinds",
+				sub.object.GetKind(), sub.object.GetNamespace(), sub.object.GetName(), sub.file))
+			continue
+		}
+		results = append(results, result{sub, verdicts})
 	}
 	return results
 }

@@ -23,14 +23,15 @@ import (
 type input struct {
 	// workloads to judge, in the order in which they were read.
 	workloads []subject
-	files     *gather.Files
-	// unjudged are objects with pods that are no Workloads, as "Kind/namespace/name (file)".
-	unjudged []string
+	// others with pods, judged by the Gates that name their kind.
+	others []subject
+	files  *gather.Files
 	// seen has the first of each object, by kind and name.
 	seen map[string]overlay.Object
 }
 
-// subject is one Workload, or what its schema has against it.
+// subject is one object to judge, or what its schema has against it. workload is nil for
+// objects of other kinds.
 type subject struct {
 	file     string
 	object   *unstructured.Unstructured
@@ -80,7 +81,7 @@ func (in *input) add(ctx context.Context, schemas *schema.Set, o overlay.Object,
 	case gvk.Group == "" && references[gvk.Kind]:
 		return in.once(o, func() error { return in.addReference(o) })
 	case checked && images.PodBearing(o.GetAPIVersion(), o.GetKind()):
-		in.unjudged = append(in.unjudged, fmt.Sprintf("%s/%s/%s (%s)", o.GetKind(), o.GetNamespace(), o.GetName(), o.File))
+		in.others = append(in.others, subject{file: o.File, object: o.Unstructured})
 	}
 	return nil
 }

@@ -260,8 +260,8 @@ type Input struct {
 	PolicyDigest string
 	Object       ObjectRef
 	Namespace    Namespace
-	// Workload is the object as submitted, without status and server-set metadata.
-	Workload map[string]any
+	// Submitted is the object as submitted, without status and server-set metadata.
+	Submitted map[string]any
 	// Children that the Workload renders to, images as written.
 	Children []map[string]any
 	// Images of the children.

@@ -102,3 +102,16 @@ func (c *Cluster) PullSecret(ctx context.Context, namespace, name string) ([]byt
 	}
 	return s.Data[corev1.DockerConfigJsonKey], nil
 }
+
+// AccountPullSecrets implements Source.
+func (c *Cluster) AccountPullSecrets(ctx context.Context, namespace, account string) ([]string, error) {
+	a := &corev1.ServiceAccount{}
+	if err := c.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: account}, a); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, ref := range a.ImagePullSecrets {
+		names = append(names, ref.Name)
+	}
+	return names, nil
+}

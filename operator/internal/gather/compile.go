@@ -8,17 +8,15 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gate/policy"
-	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
 )
 
-// Compile reads in what a Gate refers to. What cannot be read is marked Unavailable in
+// compile reads in what a Gate refers to. What cannot be read is marked Unavailable in
 // the Config, so that what does not need it can still be decided.
-func Compile(ctx context.Context, g *v1beta1.Gate, from Source) (gate.Config, error) {
+func compile(ctx context.Context, g *v1beta1.Gate, from Source) (gate.Config, error) {
 	c := gate.Config{
 		Name:          g.Name,
 		Environment:   g.Spec.Environment,

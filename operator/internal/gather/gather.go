@@ -2,14 +2,10 @@ package gather
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
@@ -18,14 +14,14 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
-	"github.com/sluice-dev/sluice/operator/internal/render"
 )
 
-// Registry reads digests and signatures.
+// Registry reads digests and evidence.
 type Registry interface {
 	// Resolve returns the digest that a reference stands for, as "sha256:<hex>".
 	Resolve(ctx context.Context, ref images.Reference, keys authn.Keychain) (string, error)
-	// Evidence returns what there is of what is wanted about one digest, none being no error.
+	// Evidence returns what the registry holds for one digest, none being no error. enough
+	// is asked before older formats are looked at.
 	Evidence(ctx context.Context, repository, digest string, want gate.Want, enough func(registry.Evidence) bool, keys authn.Keychain) (registry.Evidence, error)
 }
 
@@ -34,18 +30,20 @@ type Registry interface {
 type Judge struct {
 	source   Source
 	registry Registry
+	keys     Keys
 	chain    *gate.Chain
 }
 
 // NewJudge makes a Judge.
-func NewJudge(source Source, registry Registry) *Judge {
-	return &Judge{source: source, registry: registry, chain: gate.NewChain(policy.New(), signature.New())}
+func NewJudge(source Source, registry Registry, keys Keys) *Judge {
+	return &Judge{source: source, registry: registry, keys: keys, chain: gate.NewChain(policy.New(), signature.New())}
 }
 
-// Judgement is what was decided over one Workload, and what may be applied if nothing
+// Judgement is what was decided over one object, and what may be applied if nothing
 // blocks.
 type Judgement struct {
-	// Verdicts, one for each Gate that matches, by name; never empty.
+	// Verdicts, one for each Gate that matches, by name. Only for an object that is not a
+	// Workload may there be none: it then falls under no Gate.
 	Verdicts []gate.Verdict
 	// Children as rendered, images as written; nil when the Workload does not render.
 	Children []map[string]any
@@ -54,7 +52,9 @@ type Judgement struct {
 }
 
 // Blocked says whether any verdict blocks.
-func (j Judgement) Blocked() bool { return gate.Worst(j.Verdicts).Outcome.Blocks() }
+func (j Judgement) Blocked() bool {
+	return len(j.Verdicts) > 0 && gate.Worst(j.Verdicts).Outcome.Blocks()
+}
 
 // Deployable is the children with every resolved image replaced by the digest that was
 // judged, so that what runs is what was verified.
@@ -66,69 +66,90 @@ func (j Judgement) Deployable() []map[string]any { return images.Pin(j.Children,
 // verified. A Judgement is always returned: what could not be found out is an Error
 // verdict.
 func (j *Judge) Workload(ctx context.Context, w *v1beta1.Workload, known map[string]string) Judgement {
-	ctx, cancel := context.WithTimeout(ctx, limits.Gather)
-	defer cancel()
-	object := gate.ObjectRef{APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.WorkloadKind, Name: w.Name, Namespace: w.Namespace}
-	namespace, configs, err := j.gates(ctx, w)
+	s, err := ofWorkload(w)
 	if err != nil {
-		return Judgement{Verdicts: []gate.Verdict{gate.CouldNotDecide(object, err.Error(), gatesRemedy(err, w.Namespace))}}
-	}
-	if len(configs) == 0 {
-		return Judgement{Verdicts: []gate.Verdict{gate.NoGate(object)}}
-	}
-	base, err := inputs(w, object, namespace)
-	if err != nil {
+		object := gate.ObjectRef{APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.WorkloadKind, Name: w.Name, Namespace: w.Namespace}
 		return Judgement{Verdicts: []gate.Verdict{gate.CouldNotDecide(object, err.Error(), "report this as a bug of Sluice")}}
 	}
-	if len(base.Refused) == 0 {
-		j.evidence(ctx, w, configs, base.Images, known)
-	}
-	out := Judgement{Children: base.Children, Digests: map[string]string{}}
-	for _, i := range base.Images {
-		if i.Digest != "" {
-			out.Digests[i.Ref] = i.Digest
-		}
-	}
-	for _, config := range configs {
-		in := *base
-		in.Gate, in.PolicyDigest = config, config.Digest()
-		out.Verdicts = append(out.Verdicts, j.chain.Decide(ctx, &in))
+	out := j.judge(ctx, s, known)
+	if len(out.Verdicts) == 0 {
+		out.Verdicts = []gate.Verdict{gate.NoGate(s.ref)}
 	}
 	return out
 }
 
+// Object judges a pod, or another object that brings pods, by the Gates that name its
+// kind.
+func (j *Judge) Object(ctx context.Context, obj map[string]any, namespace string) Judgement {
+	return j.judge(ctx, ofObject(obj, namespace), nil)
+}
+
+func (j *Judge) judge(ctx context.Context, s *subject, known map[string]string) Judgement {
+	ctx, cancel := context.WithTimeout(ctx, limits.Gather)
+	defer cancel()
+	namespace, gates, err := j.gates(ctx, s)
+	if err != nil {
+		return Judgement{Verdicts: []gate.Verdict{gate.CouldNotDecide(s.ref, err.Error(), gatesRemedy(err, s.ref.Namespace))}}
+	}
+	found := s.collect()
+	if len(s.refused) == 0 && len(gates) > 0 {
+		j.evidence(ctx, s, gates, found, known)
+	}
+	out := Judgement{Children: s.children, Digests: map[string]string{}}
+	for _, i := range found {
+		if i.Digest != "" {
+			out.Digests[i.Ref] = i.Digest
+		}
+	}
+	for _, g := range gates {
+		out.Verdicts = append(out.Verdicts, j.chain.Decide(ctx, &gate.Input{
+			Gate: g.config, PolicyDigest: g.digest, Object: s.ref, Namespace: namespace,
+			Submitted: s.content, Children: s.children, Images: found, Refused: s.refused,
+		}))
+	}
+	return out
+}
+
+// read is a Gate with what it refers to in the cluster.
+type read struct {
+	config gate.Config
+	// digest is taken before keys from outside the cluster are filled in: those may rotate
+	// without the rules being others.
+	digest string
+}
+
 // gates finds the namespace and the Gates that match, with their references read in. That
 // none matches is said only after asking past the cache: a Gate, or a namespace's label,
-// that was applied a moment before the Workload has to count.
-func (j *Judge) gates(ctx context.Context, w *v1beta1.Workload) (gate.Namespace, []gate.Config, error) {
-	ns, matched, err := j.match(ctx, w, false)
-	if err != nil || len(matched) == 0 {
-		ns, matched, err = j.match(ctx, w, true)
+// that was applied a moment before the object has to count.
+func (j *Judge) gates(ctx context.Context, s *subject) (gate.Namespace, []read, error) {
+	ns, matched, err := j.match(ctx, s, false)
+	if err != nil || len(matched) == 0 && s.ref.Kind == v1beta1.WorkloadKind {
+		ns, matched, err = j.match(ctx, s, true)
 	}
 	if err != nil {
 		return ns, nil, err
 	}
-	var configs []gate.Config
+	var out []read
 	for i := range matched {
-		c, err := Compile(ctx, &matched[i], j.source)
+		c, err := compile(ctx, &matched[i], j.source)
 		if err != nil {
 			return ns, nil, err
 		}
-		configs = append(configs, c)
+		out = append(out, read{config: c, digest: c.Digest()})
 	}
-	return ns, configs, nil
+	return ns, out, nil
 }
 
-func (j *Judge) match(ctx context.Context, w *v1beta1.Workload, fresh bool) (gate.Namespace, []v1beta1.Gate, error) {
-	ns, err := j.source.Namespace(ctx, w.Namespace, fresh)
+func (j *Judge) match(ctx context.Context, s *subject, fresh bool) (gate.Namespace, []v1beta1.Gate, error) {
+	ns, err := j.source.Namespace(ctx, s.ref.Namespace, fresh)
 	if err != nil {
-		return ns, nil, fmt.Errorf("labels of namespace %s, which decide what Gate applies: %w", w.Namespace, same(err))
+		return ns, nil, fmt.Errorf("labels of namespace %s, which decide what Gate applies: %w", s.ref.Namespace, same(err))
 	}
 	all, err := j.source.Gates(ctx, fresh)
 	if err != nil {
 		return ns, nil, fmt.Errorf("list Gates: %w", err)
 	}
-	matched, err := matching(all, ns, w)
+	matched, err := matching(all, ns, s)
 	return ns, matched, err
 }
 
@@ -137,140 +158,4 @@ func gatesRemedy(err error, namespace string) string {
 		return fmt.Sprintf("add the manifest of namespace %s, with its labels, to what is checked or to --gate", namespace)
 	}
 	return "see the message; the decision is tried again"
-}
-
-// inputs renders the Workload and finds its images. What is wrong with the spec itself
-// becomes a refusal.
-func inputs(w *v1beta1.Workload, object gate.ObjectRef, ns gate.Namespace) (*gate.Input, error) {
-	content, err := normal(w)
-	if err != nil {
-		return nil, err
-	}
-	in := &gate.Input{Object: object, Namespace: ns, Workload: content}
-	in.Children, err = render.Children(w)
-	if err != nil {
-		in.Refused = append(in.Refused, notRendered(object, err))
-		return in, nil
-	}
-	in.Images, err = images.Collect(in.Children)
-	if err != nil {
-		in.Refused = append(in.Refused, notRendered(object, err))
-	}
-	return in, nil
-}
-
-func notRendered(object gate.ObjectRef, err error) gate.Finding {
-	f := gate.Finding{
-		Policy: "render", Severity: gate.SeverityHigh, Object: object.String(), Path: "spec",
-		Message: err.Error(), Remedy: "run `sluice render` on the manifest and correct the field",
-	}
-	if patch := new(render.PatchError); errors.As(err, &patch) {
-		f.Path, f.Message = patch.Path, patch.Err.Error()
-	}
-	return f
-}
-
-// normal is the Workload as every gate sees it: without status, which is never an input,
-// and without what a server or a client tool adds to metadata.
-func normal(w *v1beta1.Workload) (map[string]any, error) {
-	clean := &v1beta1.Workload{Spec: w.Spec}
-	clean.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(v1beta1.WorkloadKind))
-	clean.Name, clean.Namespace, clean.Labels = w.Name, w.Namespace, w.Labels
-	for k, v := range w.Annotations {
-		if k == "kubectl.kubernetes.io/last-applied-configuration" {
-			continue
-		}
-		if clean.Annotations == nil {
-			clean.Annotations = map[string]string{}
-		}
-		clean.Annotations[k] = v
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(clean)
-	if err != nil {
-		return nil, fmt.Errorf("workload %s/%s: %w", w.Namespace, w.Name, err)
-	}
-	delete(content, "status")
-	return content, nil
-}
-
-// evidence fills in digest and signatures of every image that a Gate asks about, side by
-// side: the round trips to the registry are what a decision waits for.
-func (j *Judge) evidence(ctx context.Context, w *v1beta1.Workload, configs []gate.Config, found []gate.Image, known map[string]string) {
-	keys, err := j.keychain(ctx, w)
-	var group errgroup.Group
-	for i := range found {
-		img := &found[i]
-		if !needed(configs, *img) {
-			continue
-		}
-		if err != nil {
-			img.Unavailable = err.Error()
-			continue
-		}
-		group.Go(func() error {
-			Evidence(ctx, j.registry, img, known, keys)
-			return nil
-		})
-	}
-	_ = group.Wait() // the functions return no error: it is in the image
-}
-
-func needed(configs []gate.Config, img gate.Image) bool {
-	for _, c := range configs {
-		if signature.Needed(c, img) {
-			return true
-		}
-	}
-	return false
-}
-
-// Evidence fills in digest and signatures of one image. A tag that known resolves is not
-// looked up. What could not be read is in img.Unavailable.
-func Evidence(ctx context.Context, from Registry, img *gate.Image, known map[string]string, keys authn.Keychain) {
-	ref, err := images.Parse(img.Ref)
-	if err != nil {
-		img.Invalid = err.Error()
-		return
-	}
-	if img.Digest == "" {
-		img.Digest = known[img.Ref]
-	}
-	if img.Digest == "" {
-		if img.Digest, err = from.Resolve(ctx, ref, keys); err != nil {
-			img.Unavailable = err.Error()
-			return
-		}
-	}
-	found, err := from.Evidence(ctx, img.Repository, img.Digest, gate.Want{Signatures: true}, nil, keys)
-	if err != nil {
-		img.Unavailable = err.Error()
-		return
-	}
-	img.Signatures, img.Attestations, img.Children = found.Signatures, found.Attestations, found.Children
-}
-
-// keychain makes a keychain of the Workload's image pull Secrets; nil means the default.
-func (j *Judge) keychain(ctx context.Context, w *v1beta1.Workload) (authn.Keychain, error) {
-	var configs [][]byte
-	for _, s := range w.Spec.ImagePullSecrets {
-		raw, err := j.source.PullSecret(ctx, w.Namespace, s.Name)
-		if apierrors.IsNotFound(err) {
-			// The kubelet goes on without it too; a registry that wants it will say so.
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("image pull Secret %s/%s: %w", w.Namespace, s.Name, same(err))
-		}
-		if len(raw) == 0 {
-			continue
-		}
-		if _, err := registry.PullSecretKeychain([][]byte{raw}); err != nil {
-			return nil, fmt.Errorf("image pull Secret %s/%s: %w", w.Namespace, s.Name, err)
-		}
-		configs = append(configs, raw)
-	}
-	if len(configs) == 0 {
-		return nil, nil
-	}
-	return registry.PullSecretKeychain(configs)
 }

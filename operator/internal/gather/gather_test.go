@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
+	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
 
 // stand is a registry with one signed and one unsigned image, and the objects of a
@@ -80,14 +81,14 @@ func (s *stand) gate(name string) v1beta1.Gate {
 			Match: v1beta1.GateMatch{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"environment": "prod"}}},
 			Images: []v1beta1.ImageRule{{
 				Match:       s.registry.Host() + "/shop/**",
-				Authorities: []v1beta1.Authority{{Name: "release-key", Key: v1beta1.PublicKey{Inline: s.key.PublicPEM}}},
+				Authorities: []v1beta1.Authority{{Name: "release-key", Key: &v1beta1.PublicKey{Inline: s.key.PublicPEM}}},
 			}},
 		},
 	}
 }
 
 func (s *stand) judge(w *v1beta1.Workload, known map[string]string) gather.Judgement {
-	return gather.NewJudge(s.files, registry.New(registry.Options{})).Workload(context.Background(), w, known)
+	return gather.NewJudge(s.files, registry.New(registry.Options{}), trust.New(trust.Options{})).Workload(context.Background(), w, known)
 }
 
 func workload(image string) *v1beta1.Workload {
@@ -207,7 +208,7 @@ func TestJudge_Workload(t *testing.T) {
 			prepare: func(s *stand, _ *v1beta1.Workload) {
 				some := intstr.FromString("some")
 				rule := &s.files.GateList[0].Spec.Images[0]
-				rule.Require, rule.Authorities = &some, append(rule.Authorities, v1beta1.Authority{Key: v1beta1.PublicKey{Inline: s.other.PublicPEM}})
+				rule.Require, rule.Authorities = &some, append(rule.Authorities, v1beta1.Authority{Key: &v1beta1.PublicKey{Inline: s.other.PublicPEM}})
 			}},
 		"a registry that answers 500": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, requests: -1, says: []string{"500", "spec.template.spec.containers[0].image"},
 			prepare: func(s *stand, _ *v1beta1.Workload) { s.registry.Override(nil, testkit.Status(500)) }},
@@ -259,7 +260,7 @@ func TestJudge_Workload(t *testing.T) {
 }
 
 func (s *stand) keyFrom(secret string) {
-	s.files.GateList[0].Spec.Images[0].Authorities[0].Key = v1beta1.PublicKey{Secret: &v1beta1.SecretKeyRef{
+	s.files.GateList[0].Spec.Images[0].Authorities[0].Key = &v1beta1.PublicKey{Secret: &v1beta1.SecretKeyRef{
 		NamespacedName: v1beta1.NamespacedName{Name: secret, Namespace: "sluice-system"}, Key: "cosign.pub",
 	}}
 }

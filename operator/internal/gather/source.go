@@ -6,6 +6,7 @@ package gather
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,13 +32,18 @@ type Source interface {
 	// PullSecret returns the docker config of an image pull Secret in a Workload's
 	// namespace.
 	PullSecret(ctx context.Context, namespace, name string) ([]byte, error)
+	// AccountPullSecrets names the image pull Secrets of a ServiceAccount.
+	AccountPullSecrets(ctx context.Context, namespace, account string) ([]string, error)
 }
 
-// matching returns the Gates that judge a Workload, by name.
-func matching(gates []v1beta1.Gate, ns gate.Namespace, w *v1beta1.Workload) ([]v1beta1.Gate, error) {
+// matching returns the Gates that judge a subject, by name.
+func matching(gates []v1beta1.Gate, ns gate.Namespace, s *subject) ([]v1beta1.Gate, error) {
 	var out []v1beta1.Gate
 	for _, g := range gates {
-		ok, err := Matches(&g, ns.Labels, w.Labels)
+		if !judges(&g, s.ref.Kind) {
+			continue
+		}
+		ok, err := matches(&g, ns.Labels, s.labels)
 		if err != nil {
 			return nil, err
 		}
@@ -49,9 +55,17 @@ func matching(gates []v1beta1.Gate, ns gate.Namespace, w *v1beta1.Workload) ([]v
 	return out, nil
 }
 
-// Matches says whether a Gate judges a Workload with these labels in a namespace with
+// judges says whether a Gate names a kind. A Gate that names none judges Workloads.
+func judges(g *v1beta1.Gate, kind string) bool {
+	if len(g.Spec.Match.Kinds) == 0 {
+		return kind == v1beta1.WorkloadKind
+	}
+	return slices.Contains(g.Spec.Match.Kinds, v1beta1.JudgedKind(kind))
+}
+
+// matches says whether a Gate judges a Workload with these labels in a namespace with
 // those.
-func Matches(g *v1beta1.Gate, namespace, object map[string]string) (bool, error) {
+func matches(g *v1beta1.Gate, namespace, object map[string]string) (bool, error) {
 	all := true
 	for _, m := range []struct {
 		path     string
@@ -132,6 +146,11 @@ func same(err error) error {
 		return worded{err}
 	}
 	return err
+}
+
+// AccountPullSecrets implements Source.
+func (f *Files) AccountPullSecrets(context.Context, string, string) ([]string, error) {
+	return nil, nil
 }
 
 func notFound(resource, name string) error {

@@ -14,7 +14,7 @@ import (
 func ValidateGate(g *v1beta1.Gate) field.ErrorList {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
-	if _, err := Matches(g, nil, nil); err != nil {
+	if _, err := matches(g, nil, nil); err != nil {
 		errs = append(errs, field.Invalid(spec.Child("match"), g.Spec.Match, err.Error()))
 	}
 	for i, p := range g.Spec.Policies {

@@ -137,6 +137,7 @@ func (r *refusal) fields(p *page, k types.Kustomization, plugin bool, depth int)
 		}
 		return p.refused("helmCharts", "Helm charts run a program and download; render the chart and commit the result")
 	}
+	//lint:ignore SA1019 what is deprecated is still read
 	for _, entry := range append(append(k.Resources, k.Bases...), k.Components...) {
 		if err := r.entry(p, entry, plugin, depth); err != nil {
 			return err
@@ -176,11 +177,13 @@ func loaded(k types.Kustomization) []file {
 	add(k.Crds...)
 	add(k.Configurations...)
 	add(k.OpenAPI["path"])
+	//lint:ignore SA1019 what is deprecated is still read
 	for _, patch := range k.PatchesStrategicMerge {
 		if _, err := mappings([]byte(patch)); err != nil {
 			add(string(patch))
 		}
 	}
+	//lint:ignore SA1019 what is deprecated is still read
 	for _, patch := range append(k.Patches, k.PatchesJson6902...) {
 		add(patch.Path)
 	}

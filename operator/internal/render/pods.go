@@ -241,7 +241,7 @@ func (r renderer) backupTemplate() corev1.PodTemplateSpec {
 		}
 	}
 	labels := r.labels()
-	labels[LabelName] = r.w.Name + "-backup"
+	labels[labelName] = r.w.Name + "-backup"
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: labels},
 		Spec: corev1.PodSpec{

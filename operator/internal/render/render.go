@@ -23,11 +23,11 @@ import (
 // Labels that every child carries. ManagedBy is also what the operator's cache selects
 // children by.
 const (
-	LabelName      = "app.kubernetes.io/name"
+	labelName      = "app.kubernetes.io/name"
 	LabelInstance  = "app.kubernetes.io/instance"
-	LabelVersion   = "app.kubernetes.io/version"
+	labelVersion   = "app.kubernetes.io/version"
 	LabelManagedBy = "app.kubernetes.io/managed-by"
-	LabelTenant    = "sluice.dev/tenant"
+	labelTenant    = "sluice.dev/tenant"
 	ManagedBy      = "sluice"
 )
 
@@ -120,10 +120,10 @@ func (r renderer) labels() map[string]string {
 	l := r.selector()
 	l[LabelManagedBy] = ManagedBy
 	if r.w.Spec.Version != "" {
-		l[LabelVersion] = r.w.Spec.Version
+		l[labelVersion] = r.w.Spec.Version
 	}
 	if r.w.Spec.Tenant != "" {
-		l[LabelTenant] = r.w.Spec.Tenant
+		l[labelTenant] = r.w.Spec.Tenant
 	}
 	return l
 }
@@ -133,7 +133,7 @@ func (r renderer) selector() map[string]string { return Selector(r.w.Name) }
 
 // Selector is the labels that select the pods of the Workload of this name.
 func Selector(name string) map[string]string {
-	return map[string]string{LabelName: name, LabelInstance: name}
+	return map[string]string{labelName: name, LabelInstance: name}
 }
 
 func (r renderer) labelSelector() *metav1.LabelSelector {

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
+	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
 
 const image = "registry.example.com/shop/orders-db:15.3.0"
@@ -47,13 +48,13 @@ func setUp(b *testing.B) (*gather.Judge, map[string]string, *testkit.Registry) {
 				Policies: []v1beta1.PolicySource{{Builtin: "restricted"}},
 				Images: []v1beta1.ImageRule{{
 					Match:       "registry.example.com/shop/**",
-					Authorities: []v1beta1.Authority{{Name: "release-key", Key: v1beta1.PublicKey{Inline: key.PublicPEM}}},
+					Authorities: []v1beta1.Authority{{Name: "release-key", Key: &v1beta1.PublicKey{Inline: key.PublicPEM}}},
 				}},
 			},
 		}},
 	}
 	client := registry.New(registry.Options{Mirrors: map[string]string{"registry.example.com": served.Host()}})
-	return gather.NewJudge(source, client), map[string]string{image: digest}, served
+	return gather.NewJudge(source, client, trust.New(trust.Options{})), map[string]string{image: digest}, served
 }
 
 func workload() *v1beta1.Workload {

@@ -35,6 +35,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/metrics"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
+	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
 
 const (
@@ -144,7 +145,7 @@ func gateFor(environment, secret string) *v1beta1.Gate {
 			Match:       v1beta1.GateMatch{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{environmentLabel: environment}}},
 			Images: []v1beta1.ImageRule{{
 				Match: depot.Host() + "/**",
-				Authorities: []v1beta1.Authority{{Name: "release-key", Key: v1beta1.PublicKey{Secret: &v1beta1.SecretKeyRef{
+				Authorities: []v1beta1.Authority{{Name: "release-key", Key: &v1beta1.PublicKey{Secret: &v1beta1.SecretKeyRef{
 					NamespacedName: v1beta1.NamespacedName{Name: secret, Namespace: operatorNamespace}, Key: "cosign.pub",
 				}}}},
 			}},
@@ -239,7 +240,7 @@ func newBench(t *testing.T) *bench {
 // restart is a new process: nothing is remembered.
 func (b *bench) restart() {
 	b.r = &Reconciler{
-		Client: counted(b), Live: api, Judge: gather.NewJudge(facts(api, api), registry.New(registry.Options{})),
+		Client: counted(b), Live: api, Judge: gather.NewJudge(facts(api, api), registry.New(registry.Options{}), trust.New(trust.Options{})),
 		Events: b.recorder, Metrics: metrics.New(prometheus.NewRegistry()),
 		Observe: func(gate.Verdict) { b.verdicts++ }, Now: b.clock.Now,
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/metrics"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
+	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
 
 var _ = errors.New
@@ -73,7 +74,7 @@ func startManager() (stop func() error, err error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Reconciler{
-		Client: m.GetClient(), Live: m.GetAPIReader(), Judge: gather.NewJudge(facts(m.GetClient(), references), registry.New(registry.Options{})),
+		Client: m.GetClient(), Live: m.GetAPIReader(), Judge: gather.NewJudge(facts(m.GetClient(), references), registry.New(registry.Options{}), trust.New(trust.Options{})),
 		Events: m.GetEventRecorder("sluice"), Metrics: metrics.New(prometheus.NewRegistry()), Observe: judged.add, Now: time.Now,
 	}
 	if err := r.SetupWithManager(ctx, m, references, 4); err != nil {

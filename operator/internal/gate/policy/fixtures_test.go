@@ -71,7 +71,7 @@ func goodInput(sets ...gate.PolicySet) *gate.Input {
 		},
 		Object:    gate.ObjectRef{APIVersion: "sluice.dev/v1beta1", Kind: "Workload", Name: "orders", Namespace: "shop"},
 		Namespace: gate.Namespace{Name: "shop", Labels: map[string]string{"sluice.dev/environment": "prod"}},
-		Workload: map[string]any{
+		Submitted: map[string]any{
 			"apiVersion": "sluice.dev/v1beta1", "kind": "Workload",
 			"metadata": map[string]any{"name": "orders", "namespace": "shop"},
 			"spec":     map[string]any{"image": "registry.example.com/shop/orders:1.2.3", "replicas": int64(3)},

@@ -11,7 +11,7 @@ import (
 // policyInput is what policies see as input, see docs/policy-input.md. It is made once
 // for all policies of a decision: converting the objects costs more than a policy does.
 func policyInput(in *gate.Input) (ast.Value, error) {
-	workload, err := objectValue(in.Workload)
+	submitted, err := objectValue(in.Submitted)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", in.Object, err)
 	}
@@ -27,11 +27,14 @@ func policyInput(in *gate.Input) (ast.Value, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parameters of Gate %s: %w", in.Gate.Name, err)
 	}
-	judged := ast.NewTerm(workload)
+	judged, workload := ast.NewTerm(submitted), ast.ObjectTerm()
+	if in.Object.Kind == "Workload" {
+		workload = judged
+	}
 	return ast.NewObject(
 		field("environment", ast.String(in.Gate.Environment)),
 		field("namespace", namespaceValue(in.Namespace)),
-		[2]*ast.Term{ast.StringTerm("workload"), judged},
+		[2]*ast.Term{ast.StringTerm("workload"), workload},
 		[2]*ast.Term{ast.StringTerm("object"), judged},
 		field("children", ast.NewArray(children...)),
 		field("images", imageValues(in.Images)),

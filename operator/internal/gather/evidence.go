@@ -1,0 +1,127 @@
+package gather
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
+	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/registry"
+)
+
+// evidence fills in digest, signatures and attestations of every image that a Gate asks
+// about, side by side: the round trips to the registry are what a decision waits for.
+func (j *Judge) evidence(ctx context.Context, s *subject, gates []read, found []gate.Image, known map[string]string) {
+	configs := make([]gate.Config, 0, len(gates))
+	for i := range gates {
+		fetch(ctx, j.keys, &gates[i].config, found)
+		configs = append(configs, gates[i].config)
+	}
+	keys, err := j.keychain(ctx, s)
+	var group errgroup.Group
+	for i := range found {
+		img := &found[i]
+		if _, needed := wanted(configs, *img); !needed {
+			continue
+		}
+		if err != nil {
+			img.Unavailable = err.Error()
+			continue
+		}
+		group.Go(func() error {
+			Evidence(ctx, j.registry, configs, img, known, keys)
+			return nil
+		})
+	}
+	_ = group.Wait() // the functions return no error: it is in the image
+}
+
+// wanted is what all Gates together ask of the registry about an image.
+func wanted(configs []gate.Config, img gate.Image) (gate.Want, bool) {
+	var all gate.Want
+	any := false
+	for _, c := range configs {
+		w, ok := signature.Needs(c, img)
+		if !ok {
+			continue
+		}
+		any = true
+		all.Signatures = all.Signatures || w.Signatures
+		all.Children = all.Children || w.Children
+		all.Predicates = append(all.Predicates, w.Predicates...)
+	}
+	slices.Sort(all.Predicates)
+	all.Predicates = slices.Compact(all.Predicates)
+	return all, any
+}
+
+// Evidence fills in what the registry holds for one image. A tag that known resolves is
+// not looked up. What could not be read is in img.Unavailable.
+func Evidence(ctx context.Context, from Registry, configs []gate.Config, img *gate.Image, known map[string]string, keys authn.Keychain) {
+	ref, err := images.Parse(img.Ref)
+	if err != nil {
+		img.Invalid = err.Error()
+		return
+	}
+	if img.Digest == "" {
+		img.Digest = known[img.Ref]
+	}
+	if img.Digest == "" {
+		if img.Digest, err = from.Resolve(ctx, ref, keys); err != nil {
+			img.Unavailable = err.Error()
+			return
+		}
+	}
+	want, _ := wanted(configs, *img)
+	enough := func(so registry.Evidence) bool {
+		tried := *img
+		tried.Signatures, tried.Attestations, tried.Children = so.Signatures, so.Attestations, so.Children
+		return signature.Enough(ctx, configs, &tried)
+	}
+	held, err := from.Evidence(ctx, img.Repository, img.Digest, want, enough, keys)
+	if err != nil {
+		img.Unavailable = err.Error()
+	}
+	img.Signatures, img.Attestations, img.Children = held.Signatures, held.Attestations, held.Children
+}
+
+// keychain makes a keychain of the image pull Secrets that the pods would have; nil means
+// the default.
+func (j *Judge) keychain(ctx context.Context, s *subject) (authn.Keychain, error) {
+	names := slices.Clone(s.pullSecrets)
+	if s.account != "" {
+		more, err := j.source.AccountPullSecrets(ctx, s.ref.Namespace, s.account)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("ServiceAccount %s/%s: %w", s.ref.Namespace, s.account, same(err))
+		}
+		names = append(names, more...)
+	}
+	var configs [][]byte
+	for _, name := range names {
+		raw, err := j.source.PullSecret(ctx, s.ref.Namespace, name)
+		if apierrors.IsNotFound(err) {
+			// The kubelet goes on without it too; a registry that wants it will say so.
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("image pull Secret %s/%s: %w", s.ref.Namespace, name, same(err))
+		}
+		if len(raw) == 0 {
+			continue
+		}
+		if _, err := registry.PullSecretKeychain([][]byte{raw}); err != nil {
+			return nil, fmt.Errorf("image pull Secret %s/%s: %w", s.ref.Namespace, name, err)
+		}
+		configs = append(configs, raw)
+	}
+	if len(configs) == 0 {
+		return nil, nil
+	}
+	return registry.PullSecretKeychain(configs)
+}

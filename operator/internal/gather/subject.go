@@ -1,0 +1,164 @@
+package gather
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/render"
+)
+
+// subject is what is judged: a Workload, or any other object that brings pods.
+type subject struct {
+	ref    gate.ObjectRef
+	labels map[string]string
+	// content is the object as every gate sees it.
+	content map[string]any
+	// children are what is looked at for images and policies: what a Workload renders to,
+	// or the object itself.
+	children []map[string]any
+	// pullSecrets are named by the object, and account is the ServiceAccount that may name
+	// more.
+	pullSecrets []string
+	account     string
+	// refused says what is wrong with the object itself.
+	refused []gate.Finding
+}
+
+// ofWorkload renders a Workload. What is wrong with its spec becomes a refusal.
+func ofWorkload(w *v1beta1.Workload) (*subject, error) {
+	s := &subject{
+		ref:    gate.ObjectRef{APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.WorkloadKind, Name: w.Name, Namespace: w.Namespace},
+		labels: w.Labels, account: w.Spec.ServiceAccountName,
+	}
+	for _, p := range w.Spec.ImagePullSecrets {
+		s.pullSecrets = append(s.pullSecrets, p.Name)
+	}
+	var err error
+	if s.content, err = normal(w); err != nil {
+		return nil, err
+	}
+	if s.children, err = render.Children(w); err != nil {
+		s.refused = append(s.refused, notRendered(s.ref, err))
+	}
+	return s, nil
+}
+
+// ofObject takes an object with pods as it is.
+func ofObject(obj map[string]any, namespace string) *subject {
+	text := func(from map[string]any, key string) string { v, _ := from[key].(string); return v }
+	metadata, _ := obj["metadata"].(map[string]any)
+	s := &subject{content: normalObject(obj, metadata)}
+	s.ref = gate.ObjectRef{APIVersion: text(obj, "apiVersion"), Kind: text(obj, "kind"), Namespace: namespace, Name: text(metadata, "name")}
+	if s.ref.Name == "" {
+		// The API server makes up the rest of the name after admission.
+		s.ref.Name = text(metadata, "generateName")
+	}
+	if set, ok := metadata["labels"].(map[string]any); ok {
+		s.labels = map[string]string{}
+		for k := range set {
+			s.labels[k] = text(set, k)
+		}
+	}
+	s.children = []map[string]any{s.content}
+	if pod := podSpec(obj); pod != nil {
+		s.account = text(pod, "serviceAccountName")
+		refs, _ := pod["imagePullSecrets"].([]any)
+		for _, r := range refs {
+			if ref, ok := r.(map[string]any); ok {
+				s.pullSecrets = append(s.pullSecrets, text(ref, "name"))
+			}
+		}
+	}
+	return s
+}
+
+// podSpec is the pod spec of an object with pods, nil if there is none.
+func podSpec(obj map[string]any) map[string]any {
+	spec, _ := obj["spec"].(map[string]any)
+	if obj["kind"] == "Pod" {
+		return spec
+	}
+	for _, key := range []string{"jobTemplate", "template"} {
+		inner, ok := spec[key].(map[string]any)
+		if !ok {
+			continue
+		}
+		spec, _ = inner["spec"].(map[string]any)
+		if key == "template" {
+			return spec
+		}
+		template, _ := spec["template"].(map[string]any)
+		spec, _ = template["spec"].(map[string]any)
+		return spec
+	}
+	return nil
+}
+
+// normalObject drops status and what a server sets.
+func normalObject(obj, metadata map[string]any) map[string]any {
+	out := map[string]any{}
+	for k, v := range obj {
+		if k != "status" {
+			out[k] = v
+		}
+	}
+	kept := map[string]any{}
+	for _, k := range []string{"name", "generateName", "namespace", "labels", "annotations", "ownerReferences"} {
+		if v, ok := metadata[k]; ok {
+			kept[k] = v
+		}
+	}
+	out["metadata"] = kept
+	return out
+}
+
+// collect finds the images of the children.
+func (s *subject) collect() []gate.Image {
+	if len(s.refused) > 0 {
+		return nil
+	}
+	found, err := images.Collect(s.children)
+	if err != nil {
+		s.refused = append(s.refused, notRendered(s.ref, err))
+	}
+	return found
+}
+
+func notRendered(object gate.ObjectRef, err error) gate.Finding {
+	f := gate.Finding{
+		Policy: "render", Severity: gate.SeverityHigh, Object: object.String(), Path: "spec",
+		Message: err.Error(), Remedy: "run `sluice render` on the manifest and correct the field",
+	}
+	if patch := new(render.PatchError); errors.As(err, &patch) {
+		f.Path, f.Message = patch.Path, patch.Err.Error()
+	}
+	return f
+}
+
+// normal is the Workload as every gate sees it: without status, which is never an input,
+// and without what a server or a client tool adds to metadata.
+func normal(w *v1beta1.Workload) (map[string]any, error) {
+	clean := &v1beta1.Workload{Spec: w.Spec}
+	clean.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(v1beta1.WorkloadKind))
+	clean.Name, clean.Namespace, clean.Labels = w.Name, w.Namespace, w.Labels
+	for k, v := range w.Annotations {
+		if k == "kubectl.kubernetes.io/last-applied-configuration" {
+			continue
+		}
+		if clean.Annotations == nil {
+			clean.Annotations = map[string]string{}
+		}
+		clean.Annotations[k] = v
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(clean)
+	if err != nil {
+		return nil, fmt.Errorf("workload %s/%s: %w", w.Namespace, w.Name, err)
+	}
+	delete(content, "status")
+	return content, nil
+}
