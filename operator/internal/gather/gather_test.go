@@ -391,7 +391,7 @@ func TestJudge_LogsInWithThePullSecret(t *testing.T) {
 func TestEvidence_OfAnImageThatCannotBeRead(t *testing.T) {
 	s := newStand(t)
 	img := gate.Image{Ref: "a b"}
-	gather.Evidence(context.Background(), registry.New(registry.Options{Keychain: authn.DefaultKeychain}), &img, nil, nil)
+	gather.Evidence(context.Background(), registry.New(registry.Options{Keychain: authn.DefaultKeychain}), nil, &img, nil, nil)
 	if img.Invalid == "" || s.registry.Requests() != 0 {
 		t.Errorf("%+v", img)
 	}

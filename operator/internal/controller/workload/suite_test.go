@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"sync"
@@ -252,11 +253,10 @@ func facts(cache, references client.Reader) *gather.Cluster {
 
 func (b *bench) note(verb string, o any) error {
 	text := verb + " "
-	switch o := o.(type) {
-	case client.Object:
-		text += o.GetObjectKind().GroupVersionKind().Kind
-	case interface{ GetKind() string }:
-		text += o.GetKind()
+	if u, ok := o.(interface{ GetKind() string }); ok {
+		text += u.GetKind()
+	} else {
+		text += reflect.TypeOf(o).Elem().Name()
 	}
 	if b.refuse != nil {
 		if err := b.refuse(text); err != nil {

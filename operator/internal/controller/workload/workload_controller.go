@@ -3,9 +3,11 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -157,8 +159,13 @@ func (r *Reconciler) close(ctx context.Context, s *scope, err error) (ctrl.Resul
 }
 
 // readHealth judges the children as they are now. It runs whatever stopped the phases:
-// what was running keeps running, and status says how.
+// what was running keeps running, and status says how. The order in which children were
+// read or written means nothing, and a status that only differs in it would be written
+// again.
 func (r *Reconciler) readHealth(s *scope) {
+	slices.SortFunc(s.owned, func(a, b *unstructured.Unstructured) int {
+		return cmp.Or(cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetName(), b.GetName()))
+	})
 	for _, c := range s.owned {
 		h, again := s.memory.overdue(c, delta.HealthOf(c), s.now)
 		if again > 0 {
