@@ -143,11 +143,16 @@ func (k *Key) Attestation(digest, predicateType string, predicate any) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	sig, err := k.SignMessage(dsse.PAE(inTotoMediaType, text))
+	return k.SignEnvelope(inTotoMediaType, text)
+}
+
+// SignEnvelope returns a DSSE envelope (JSON) around any payload.
+func (k *Key) SignEnvelope(payloadType string, content []byte) ([]byte, error) {
+	sig, err := k.SignMessage(dsse.PAE(payloadType, content))
 	if err != nil {
 		return nil, err
 	}
-	_, raw, err := envelopeJSON(inTotoMediaType, text, sig)
+	_, raw, err := envelopeJSON(payloadType, content, sig)
 	return raw, err
 }
 
