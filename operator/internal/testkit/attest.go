@@ -1,7 +1,6 @@
 package testkit
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	ociremote "github.com/sigstore/cosign/v2/pkg/oci/remote"
 	"github.com/sigstore/cosign/v2/pkg/oci/static"
 	cosigntypes "github.com/sigstore/cosign/v2/pkg/types"
-	"github.com/sigstore/sigstore/pkg/signature/dsse"
 )
 
 // statement is an in-toto statement about digest. The predicate is any value with JSON;
@@ -39,11 +37,7 @@ func (k *Key) Envelope(digest, predicateType string, predicate any) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	envelope, err := dsse.WrapSigner(k.signer, inTotoMediaType).SignMessage(bytes.NewReader(raw))
-	if err != nil {
-		return nil, fmt.Errorf("signing the statement: %w", err)
-	}
-	return envelope, nil
+	return k.SignEnvelope(inTotoMediaType, raw)
 }
 
 // AttestTag attests as cosign v2 does: under the tag sha256-<hex>.att. Attestations that

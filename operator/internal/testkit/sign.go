@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -133,6 +134,16 @@ func (k *Key) SignTag(repository, digest string, options ...remote.Option) error
 		return err
 	}
 	return TagSignature{Payload: claim, Base64: sig}.store(repository, digest, options...)
+}
+
+// SignEnvelope returns a DSSE envelope (JSON) around any payload.
+func (k *Key) SignEnvelope(payloadType string, content []byte) ([]byte, error) {
+	sig, err := k.SignMessage(dsse.PAE(payloadType, content))
+	if err != nil {
+		return nil, err
+	}
+	_, raw, err := envelopeJSON(payloadType, content, sig)
+	return raw, err
 }
 
 // Bundle returns a sigstore bundle (v0.3, JSON) with a DSSE envelope over an in-toto

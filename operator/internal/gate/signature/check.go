@@ -48,14 +48,15 @@ func Needed(cfg gate.Config, image gate.Image) bool {
 
 // Enough says whether what was fetched of an image so far satisfies every Gate, so that
 // older formats need not be looked for. It never is where a scan is asked for: the
-// newest one decides, and it may be in the format that was not looked at.
+// newest one decides, and it may be in the format that was not looked at. Nor is it where
+// children count and none are known.
 func Enough(ctx context.Context, configs []gate.Config, image *gate.Image) bool {
 	for _, cfg := range configs {
 		want, ok := Needs(cfg, *image)
 		if !ok {
 			continue
 		}
-		if slices.ContainsFunc(want.Predicates, isScan) {
+		if slices.ContainsFunc(want.Predicates, isScan) || want.Children && len(image.Children) == 0 {
 			return false
 		}
 		r := newRun(ctx, &gate.Input{Gate: cfg})
@@ -121,7 +122,7 @@ func (r *run) verify(image *gate.Image, rule gate.ImageRule) {
 		r.undecided(image, "the image's digest is not known: "+err.Error(), "try again; if it stays, report it with the Gate and the image")
 		return
 	}
-	held := readEvidence(image.Signatures, image.Attestations)
+	held := readEvidence(r.ctx, image.Signatures, image.Attestations)
 	j := judgement{image: image, rule: rule, digest: d}
 	switch {
 	case rule.Require.None:
@@ -165,7 +166,7 @@ func (r *run) children(j *judgement) {
 			j.undecided = append(j.undecided, said{message: what + " cannot be verified: " + err.Error(), remedy: "try again; if it stays, build the index anew"})
 			continue
 		}
-		held := readEvidence(c.Signatures).signatures
+		held := readEvidence(r.ctx, c.Signatures).signatures
 		t := r.count(j.rule, held, d)
 		j.warnings = append(j.warnings, t.warnings...)
 		switch {

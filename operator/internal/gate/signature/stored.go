@@ -2,6 +2,7 @@ package signature
 
 import (
 	"bytes"
+	"context"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
@@ -73,11 +74,16 @@ type evidence struct {
 // neither stop a good image nor pass for no signature at all. A plain signature over
 // bytes is neither signature nor attestation and is left out: cosign makes those of
 // files (sign-blob), so the key's owner vouched for a file and not for an image.
-func readEvidence(lists ...[]gate.Signature) evidence {
+//
+// Once ctx is over it stops: whoever asks finds that out there.
+func readEvidence(ctx context.Context, lists ...[]gate.Signature) evidence {
 	var e evidence
 	bundles := map[string]bool{}
 	for _, list := range lists {
 		for i := range list {
+			if ctx.Err() != nil {
+				return e
+			}
 			r := &list[i]
 			if r.Format == gate.FormatBundle {
 				if bundles[string(r.Bundle)] {
