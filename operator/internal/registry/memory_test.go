@@ -1,15 +1,22 @@
 package registry
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/prometheus/client_golang/prometheus"
+	ociremote "github.com/sigstore/cosign/v2/pkg/oci/remote"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
@@ -172,6 +179,13 @@ func TestClient_DoesNotTakeItsOwnMemoryForAbsence(t *testing.T) {
 	}
 }
 
+func mustDigest(t testing.TB, s *shop) name.Digest {
+	t.Helper()
+	ref, err := name.NewDigest(s.repository + "@" + s.digest)
+	ok(t, err)
+	return ref
+}
+
 func mustPush(t testing.TB, repository, content string) string {
 	t.Helper()
 	digest, err := testkit.PushImage(repository+":other", content)
@@ -179,34 +193,58 @@ func mustPush(t testing.TB, repository, content string) string {
 	return digest
 }
 
+// put stores a manifest without a network, for tests that need very many.
+func (s *shop) put(t testing.TB, manifest v1.Manifest) v1.Descriptor {
+	t.Helper()
+	raw, err := json.Marshal(manifest)
+	ok(t, err)
+	hash, size, err := v1.SHA256(bytes.NewReader(raw))
+	ok(t, err)
+	path := strings.TrimPrefix(s.repository, s.Host()) + "/manifests/" + hash.String()
+	req := httptest.NewRequest(http.MethodPut, "/v2"+path, bytes.NewReader(raw))
+	req.Header.Set("Content-Type", string(manifest.MediaType))
+	answer := httptest.NewRecorder()
+	s.Server.Config.Handler.ServeHTTP(answer, req)
+	if answer.Code != http.StatusCreated {
+		t.Fatalf("storing a manifest: %d %s", answer.Code, answer.Body)
+	}
+	return v1.Descriptor{MediaType: manifest.MediaType, Digest: hash, Size: size}
+}
+
+// signMany stores so many images, each with one and the same bundle, twenty in a
+// repository: the registry looks at all of one to list referrers.
+func (s *shop) signMany(t testing.TB, n int) []shop {
+	t.Helper()
+	ok(t, signBundle(s))
+	index, err := ociremote.Referrers(mustDigest(t, s), "")
+	ok(t, err)
+	image, err := remote.Image(mustDigest(t, s).Context().Digest(index.Manifests[0].Digest.String()))
+	ok(t, err)
+	stored, err := image.Manifest()
+	ok(t, err)
+	many := make([]shop, n)
+	for i := range many {
+		many[i] = shop{Registry: s.Registry, repository: fmt.Sprintf("%s/%d", s.repository, i/20)}
+		subject := many[i].put(t, v1.Manifest{
+			SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: stored.Config, Layers: []v1.Descriptor{},
+			Annotations: map[string]string{"image": fmt.Sprint(i)},
+		})
+		stored.Subject = &subject
+		many[i].put(t, *stored)
+		many[i].digest = subject.Digest.String()
+	}
+	return many
+}
+
 func TestClient_AsksNothingForAThousandImagesThatItKnows(t *testing.T) {
 	s := newShop(t, testkit.RegistryOptions{Referrers: true})
-	digests := make([]string, 1000)
-	bundle, err := s.key.Bundle(s.digest, testkit.PredicateSign, nil)
-	ok(t, err)
-	var all sync.WaitGroup
-	slots := make(chan struct{}, 8)
-	for i := range digests {
-		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
-			digest, err := testkit.PushImage(fmt.Sprintf("%s:%d", s.repository, i), fmt.Sprint("image ", i))
-			if err == nil {
-				err = testkit.StoreBundle(s.repository, digest, bundle, testkit.PredicateSign)
-			}
-			if err != nil {
-				t.Error(err)
-			}
-			digests[i] = digest
-		})
-	}
-	all.Wait()
+	many := s.signMany(t, 1000)
 	want := gate.Want{Signatures: true}
 	c := newFakeClock().client(Options{})
 	look := func() int {
 		s.ResetCounts()
-		for _, digest := range digests {
-			found, err := c.Evidence(t.Context(), s.repository, digest, want, some(want), nil)
+		for _, image := range many {
+			found, err := c.Evidence(t.Context(), image.repository, image.digest, want, some(want), nil)
 			if err != nil || len(found.Signatures) != 1 {
 				t.Fatalf("%d signatures, %v", len(found.Signatures), err)
 			}
