@@ -115,7 +115,6 @@ func (e *contentError) Error() string { return e.text }
 
 // plain takes addresses, ports and URLs with tokens out of a network error's text.
 func plain(err error) string {
-	var certificate *tls.CertificateVerificationError
 	var dns *net.DNSError
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -124,7 +123,7 @@ func plain(err error) string {
 		return "the call was given up"
 	case errors.As(err, &dns):
 		return "its name does not resolve"
-	case errors.As(err, &certificate):
+	case untrusted(err):
 		return "its certificate is not trusted"
 	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
 		return "the answer was cut off"
@@ -141,6 +140,11 @@ func plain(err error) string {
 		return root(u.Err).Error()
 	}
 	return "the request failed"
+}
+
+func untrusted(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &certificate)
 }
 
 // ownError finds an error of this package under those that net/http put around it.

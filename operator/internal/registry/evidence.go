@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync/atomic"
 
@@ -273,7 +274,7 @@ func (v *view) openIndex(ctx context.Context, online bool) error {
 		const op = "read the image index"
 		body, err := l.s.manifest(ctx, op, l.digest, indexTypes+","+manifestTypes)
 		if err == nil && body == nil {
-			err = l.s.failed(op, 404, nil)
+			err = l.s.failed(op, http.StatusNotFound, nil)
 		}
 		if err != nil {
 			return nil, 0, err

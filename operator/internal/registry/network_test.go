@@ -2,6 +2,8 @@ package registry
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -319,4 +321,10 @@ func TestClient_AsksOnceForManyAndFailsNoneForOne(t *testing.T) {
 	if s.Requests() != 3 {
 		t.Errorf("%d requests: %v", s.Requests(), s.Counts())
 	}
+}
+
+func withTransport(t http.RoundTripper) remote.Option { return remote.WithTransport(t) }
+
+func withRoots(pool *x509.CertPool) *http.Transport {
+	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
 }

@@ -128,6 +128,10 @@ func recall[T any](ctx context.Context, l *look, what string, age time.Duration,
 	}
 	l.asked.Store(true)
 	return share(ctx, l.c, l.s, what, func(ctx context.Context) (T, error) {
+		if kept, ok := l.c.found.get(key, age); ok {
+			// Another flight landed between our look and the start of this one.
+			return kept.(T), nil
+		}
 		value, bytes, err := read(ctx)
 		if err == nil {
 			l.c.found.put(key, value, bytes)

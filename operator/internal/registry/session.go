@@ -232,7 +232,8 @@ func (s *session) send(ctx context.Context, r request) (*answer, error) {
 		return a, err
 	case !s.plain && errors.Is(err, http.ErrSchemeMismatch):
 		return nil, notHTTPS()
-	case !s.plain || ctx.Err() != nil || ownError(err) != nil:
+	case !s.plain || ctx.Err() != nil || ownError(err) != nil || untrusted(err):
+		// Who shows a certificate does not speak plain HTTP at the same port.
 		return nil, err
 	}
 	b, plainErr := s.over(ctx, "http", r)
