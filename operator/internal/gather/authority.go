@@ -36,7 +36,7 @@ func authority(ctx context.Context, a v1beta1.Authority, i int, from Source) gat
 		err = errors.New("it has neither a key nor an identity")
 	}
 	if err != nil {
-		out.Unavailable = fmt.Sprintf("authority %s: %v", out.Name, err)
+		out.Unavailable = err.Error()
 	}
 	return out
 }
@@ -156,6 +156,6 @@ func fetchOne(ctx context.Context, keys Keys, a *gate.Authority) {
 		}
 	}
 	if err != nil {
-		a.Unavailable = fmt.Sprintf("authority %s: %s: %v", a.Name, a.Source, err)
+		a.Unavailable = fmt.Sprintf("%s: %v", a.Source, err)
 	}
 }

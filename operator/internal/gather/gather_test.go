@@ -167,9 +167,9 @@ func TestJudge_Workload(t *testing.T) {
 				s.keyFrom("release")
 				s.files.Secrets["sluice-system/release"] = map[string][]byte{"cosign.pub": []byte(s.key.PublicPEM)}
 			}},
-		"a key in a Secret that there is not": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, requests: -1, says: []string{"Secret sluice-system/release with the key of authority release-key: it does not exist"},
+		"a key in a Secret that there is not": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, requests: -1, says: []string{"the key of authority release-key: Secret sluice-system/release: it does not exist"},
 			prepare: func(s *stand, _ *v1beta1.Workload) { s.keyFrom("release") }},
-		"a Secret without the key": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, requests: -1, says: []string{`Secret sluice-system/release has no key "cosign.pub" for authority release-key`},
+		"a Secret without the key": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, requests: -1, says: []string{`the key of authority release-key: Secret sluice-system/release has no key "cosign.pub"`},
 			prepare: func(s *stand, _ *v1beta1.Workload) {
 				s.keyFrom("release")
 				s.files.Secrets["sluice-system/release"] = map[string][]byte{"other": []byte(s.key.PublicPEM)}
@@ -217,7 +217,7 @@ func TestJudge_Workload(t *testing.T) {
 				s.registry.Override(testkit.PathContains("/referrers/"), testkit.Status(503))
 			}},
 		"an image that there is not": {image: "gone", want: []gate.Outcome{gate.OutcomeError}, requests: -1, says: []string{"404", "push the image first"}},
-		"a pull Secret that is broken": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, says: []string{"image pull Secret shop/registry: not a docker config"},
+		"a pull Secret that is broken": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, says: []string{"image pull Secret shop/registry", "not a docker config"},
 			prepare: func(s *stand, w *v1beta1.Workload) {
 				w.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
 				s.files.Secrets["shop/registry"] = map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths": {"a": {"auth": "` + broken + `!"}}}`)}
@@ -357,21 +357,26 @@ func TestJudge_LogsInWithThePullSecret(t *testing.T) {
 		key  func(host string) string
 		want string
 	}{
-		"by host":                         {func(h string) string { return h }, "shop"},
-		"by URL":                          {func(h string) string { return "https://" + h + "/v1/" }, "shop"},
-		"by path":                         {func(h string) string { return h + "/shop" }, "shop"},
-		"not for another path":            {func(h string) string { return h + "/shopping" }, ""},
-		"not for another host":            {func(string) string { return "registry.example.com" }, ""},
-		"not for a host that ends so":     {func(h string) string { return h + ".evil.io" }, ""},
-		"not for a path that starts so":   {func(h string) string { return h + "/sho" }, ""},
-		"not for the whole of a registry": {func(h string) string { return h + "/other/" }, ""},
+		"by host":                     {func(h string) string { return h }, "shop"},
+		"by URL":                      {func(h string) string { return "https://" + h + "/v1/" }, "shop"},
+		"by path":                     {func(h string) string { return h + "/shop" }, "shop"},
+		"not for another path":        {func(h string) string { return h + "/shopping" }, ""},
+		"not for another host":        {func(string) string { return "registry.example.com" }, ""},
+		"not for a host that ends so": {func(h string) string { return h + ".evil.io" }, ""},
+		"for a path that starts so, as the kubelet does": {func(h string) string { return h + "/sho" }, "shop"},
+		"not for the whole of a registry":                {func(h string) string { return h + "/other/" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStand(t)
 			var user string
 			s.registry.Override(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				user, _, _ = r.BasicAuth()
-				w.WriteHeader(http.StatusForbidden)
+				var sent bool
+				if user, _, sent = r.BasicAuth(); sent {
+					w.WriteHeader(http.StatusForbidden)
+					return
+				}
+				w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+				w.WriteHeader(http.StatusUnauthorized)
 			}))
 			w := workload(s.image("signed"))
 			w.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}

@@ -38,7 +38,9 @@ func FuzzBundle(f *testing.F) {
 	tiles := ci()
 	tiles.Tiles = true
 	f.Add(keylessBundle(f, sigstores()[0], tiles, webDigest).Bundle)
-	f.Fuzz(func(t *testing.T, raw []byte) { mustNotVerify(t, gate.Signature{Format: gate.FormatBundle, Bundle: raw}) })
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		mustNotVerify(t, gate.Signature{Format: gate.FormatBundle, Bundle: raw})
+	})
 }
 
 func FuzzEnvelope(f *testing.F) {
