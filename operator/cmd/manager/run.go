@@ -100,6 +100,7 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 	hooks.Register(admission.PathWorkload, &webhook.Admission{Handler: &admission.Workloads{
 		Judge: judge, Decoder: decoder, Live: m.GetAPIReader(), Metrics: counted,
 	}})
+	hooks.Register(admission.PathObjects, &webhook.Admission{Handler: &admission.Objects{Judge: judge, Metrics: counted}})
 	hooks.Register(admission.PathGate, &webhook.Admission{Handler: &admission.Gates{Decoder: decoder, OperatorNamespace: c.namespace}})
 
 	r := &workload.Reconciler{

@@ -51,8 +51,17 @@ func (h *Gates) references(g *v1beta1.Gate) field.ErrorList {
 	}
 	for i, rule := range g.Spec.Images {
 		for j, a := range rule.Authorities {
-			if a.Key.Secret != nil {
-				check(field.NewPath("spec", "images").Index(i).Child("authorities").Index(j).Child("key", "secret"), a.Key.Secret.Namespace)
+			at := field.NewPath("spec", "images").Index(i).Child("authorities").Index(j)
+			if a.Key != nil && a.Key.Secret != nil {
+				check(at.Child("key", "secret"), a.Key.Secret.Namespace)
+			}
+			if a.Keyless == nil || a.Keyless.TrustedRoot == nil {
+				continue
+			}
+			if r := a.Keyless.TrustedRoot; r.Secret != nil {
+				check(at.Child("keyless", "trustedRoot", "secret"), r.Secret.Namespace)
+			} else if r.ConfigMap != nil {
+				check(at.Child("keyless", "trustedRoot", "configMap"), r.ConfigMap.Namespace)
 			}
 		}
 	}

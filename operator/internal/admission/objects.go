@@ -1,0 +1,67 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/metrics"
+)
+
+// PathObjects is where pods and what brings pods are judged.
+const PathObjects = "/validate-objects"
+
+// Objects judges pods, their ephemeral containers, and pod controllers, by the Gates that
+// name their kind. All fields are required.
+type Objects struct {
+	Judge   *gather.Judge
+	Metrics *metrics.Set
+}
+
+// Handle implements admission.Handler.
+func (h *Objects) Handle(ctx context.Context, req admission.Request) admission.Response {
+	obj, err := object(req.Object.Raw)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if req.Operation == admissionv1.Update {
+		old, err := object(req.OldObject.Raw)
+		if err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+		if reflect.DeepEqual(old["spec"], obj["spec"]) {
+			// Controllers write status, labels and annotations all the time. What runs is in the
+			// spec alone, and a registry that is down must not stop them.
+			return admission.Allowed("the spec does not change")
+		}
+	}
+	start := time.Now()
+	j := h.Judge.Object(ctx, obj, req.Namespace)
+	if len(j.Verdicts) == 0 {
+		return admission.Allowed("no Gate names this kind")
+	}
+	worst := gate.Worst(j.Verdicts)
+	h.Metrics.DecisionSeconds.WithLabelValues("admission").Observe(time.Since(start).Seconds())
+	h.Metrics.Verdicts.WithLabelValues("admission", string(worst.Outcome)).Inc()
+	if j.Blocked() {
+		logf.FromContext(ctx).Info("Refused an object", "kind", worst.Object.Kind, "namespace", req.Namespace, "name", worst.Object.Name, "gate", worst.Gate, "verdict", string(worst.Outcome), "violations", len(worst.Violations))
+	}
+	return respond(j.Verdicts)
+}
+
+func object(raw []byte) (map[string]any, error) {
+	var obj map[string]any
+	if err := json.Unmarshal(raw, &obj); err != nil || obj == nil {
+		return nil, fmt.Errorf("decode object: %w", err)
+	}
+	return obj, nil
+}
