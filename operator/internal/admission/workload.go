@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
@@ -43,6 +44,12 @@ type Workloads struct {
 	// Live reads the Workload that a scale request is about: the cache may lag behind it.
 	Live    client.Reader
 	Metrics *metrics.Set
+}
+
+// Register serves the handlers on a webhook server.
+func Register(server webhook.Server, workloads *Workloads, gates *Gates) {
+	server.Register(PathWorkload, &webhook.Admission{Handler: workloads})
+	server.Register(PathGate, &webhook.Admission{Handler: gates})
 }
 
 // Handle implements admission.Handler. There is no short cut for updates that seem
