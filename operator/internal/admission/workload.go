@@ -80,7 +80,7 @@ func (h *Workloads) subject(ctx context.Context, req admission.Request) (*v1beta
 		return nil, admission.Errored(http.StatusBadRequest, err)
 	}
 	if w.Spec.Replicas == nil {
-		return nil, admission.Errored(http.StatusBadRequest, errors.New("Workload: spec.replicas is not set; the API server sets its default before it asks"))
+		return nil, admission.Errored(http.StatusBadRequest, errors.New("spec.replicas is not set: the API server sets its default before it asks"))
 	}
 	// The API server's word counts, and not what stands in the object.
 	w.Namespace = req.Namespace
