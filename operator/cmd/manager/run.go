@@ -96,12 +96,10 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 	}, registryClient, trust.New(trust.Options{}))
 
 	decoder := webhookadmission.NewDecoder(scheme)
-	hooks := m.GetWebhookServer()
-	hooks.Register(admission.PathWorkload, &webhook.Admission{Handler: &admission.Workloads{
-		Judge: judge, Decoder: decoder, Live: m.GetAPIReader(), Metrics: counted,
-	}})
-	hooks.Register(admission.PathObjects, &webhook.Admission{Handler: &admission.Objects{Judge: judge, Metrics: counted}})
-	hooks.Register(admission.PathGate, &webhook.Admission{Handler: &admission.Gates{Decoder: decoder, OperatorNamespace: c.namespace}})
+	admission.Register(m.GetWebhookServer(),
+		&admission.Workloads{Judge: judge, Decoder: decoder, Live: m.GetAPIReader(), Metrics: counted},
+		&admission.Objects{Judge: judge, Metrics: counted},
+		&admission.Gates{Decoder: decoder, OperatorNamespace: c.namespace})
 
 	r := &workload.Reconciler{
 		Client: m.GetClient(), Live: m.GetAPIReader(), Judge: judge,

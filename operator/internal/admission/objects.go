@@ -9,10 +9,8 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/metrics"
 )
@@ -49,13 +47,7 @@ func (h *Objects) Handle(ctx context.Context, req admission.Request) admission.R
 	if len(j.Verdicts) == 0 {
 		return admission.Allowed("no Gate names this kind")
 	}
-	worst := gate.Worst(j.Verdicts)
-	h.Metrics.DecisionSeconds.WithLabelValues("admission").Observe(time.Since(start).Seconds())
-	h.Metrics.Verdicts.WithLabelValues("admission", string(worst.Outcome)).Inc()
-	if j.Blocked() {
-		logf.FromContext(ctx).Info("Refused an object", "kind", worst.Object.Kind, "namespace", req.Namespace, "name", worst.Object.Name, "gate", worst.Gate, "verdict", string(worst.Outcome), "violations", len(worst.Violations))
-	}
-	return respond(j.Verdicts)
+	return answer(ctx, h.Metrics, start, j)
 }
 
 func object(raw []byte) (map[string]any, error) {

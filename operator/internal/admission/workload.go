@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
@@ -45,6 +46,13 @@ type Workloads struct {
 	Metrics *metrics.Set
 }
 
+// Register serves the handlers on a webhook server.
+func Register(server webhook.Server, workloads *Workloads, objects *Objects, gates *Gates) {
+	server.Register(PathWorkload, &webhook.Admission{Handler: workloads})
+	server.Register(PathObjects, &webhook.Admission{Handler: objects})
+	server.Register(PathGate, &webhook.Admission{Handler: gates})
+}
+
 // Handle implements admission.Handler. There is no short cut for updates that seem
 // harmless: an image is judged also when it changes together with a scale-down.
 func (h *Workloads) Handle(ctx context.Context, req admission.Request) admission.Response {
@@ -54,11 +62,17 @@ func (h *Workloads) Handle(ctx context.Context, req admission.Request) admission
 	}
 	start := time.Now()
 	j := h.Judge.Workload(ctx, w, nil)
+	return answer(ctx, h.Metrics, start, j)
+}
+
+// answer counts a judgement, logs a refusal and makes the response.
+func answer(ctx context.Context, counted *metrics.Set, start time.Time, j gather.Judgement) admission.Response {
 	worst := gate.Worst(j.Verdicts)
-	h.Metrics.DecisionSeconds.WithLabelValues("admission").Observe(time.Since(start).Seconds())
-	h.Metrics.Verdicts.WithLabelValues("admission", string(worst.Outcome)).Inc()
+	counted.DecisionSeconds.WithLabelValues("admission").Observe(time.Since(start).Seconds())
+	counted.Verdicts.WithLabelValues("admission", string(worst.Outcome)).Inc()
 	if j.Blocked() {
-		logf.FromContext(ctx).Info("Refused a workload", "namespace", w.Namespace, "name", w.Name, "gate", worst.Gate, "verdict", string(worst.Outcome), "violations", len(worst.Violations))
+		logf.FromContext(ctx).Info("Refused an object", "kind", worst.Object.Kind, "namespace", worst.Object.Namespace, "name", worst.Object.Name,
+			"gate", worst.Gate, "verdict", string(worst.Outcome), "violations", len(worst.Violations))
 	}
 	return respond(j.Verdicts)
 }
@@ -73,7 +87,7 @@ func (h *Workloads) subject(ctx context.Context, req admission.Request) (*v1beta
 		return nil, admission.Errored(http.StatusBadRequest, err)
 	}
 	if w.Spec.Replicas == nil {
-		return nil, admission.Errored(http.StatusBadRequest, errors.New("spec.replicas of the Workload is not set; the API server sets its default before it asks"))
+		return nil, admission.Errored(http.StatusBadRequest, errors.New("spec.replicas is not set: the API server sets its default before it asks"))
 	}
 	// The API server's word counts, and not what stands in the object.
 	w.Namespace = req.Namespace

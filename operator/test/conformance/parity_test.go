@@ -36,6 +36,9 @@ var want = map[string]gate.Outcome{
 	"broken-patch":           gate.OutcomeDeny,
 	"bundle":                 gate.OutcomeAllow,
 	"defaults-only":          gate.OutcomeDeny,
+	"keyless":                gate.OutcomeAllow,
+	"keyless-stranger":       gate.OutcomeDeny,
+	"keyless-tag":            gate.OutcomeAllow,
 	"latest":                 gate.OutcomeDeny,
 	"look-alike":             gate.OutcomeDeny,
 	"no-such-tag":            gate.OutcomeError,
@@ -46,6 +49,8 @@ var want = map[string]gate.Outcome{
 	"pinned-elsewhere":       gate.OutcomeDeny,
 	"privileged":             gate.OutcomeDeny,
 	"registry-down":          gate.OutcomeError,
+	"scan-failed":            gate.OutcomeDeny,
+	"scan-passed":            gate.OutcomeAllow,
 	"secret-literal":         gate.OutcomeDeny,
 	"sidecar":                gate.OutcomeDeny,
 	"static-allow":           gate.OutcomeAllow,
@@ -191,18 +196,65 @@ func (s *suite) prepare(ctx context.Context, t *testing.T) {
 	if err := s.stage.Sign("shop/cache:latest", latest); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.stage.Cluster.Apply(ctx, s.objects(t, "testdata/gates.yaml")); err != nil {
+	root := s.signWithoutKey(t)
+	if err := s.stage.Cluster.Apply(ctx, append(s.objects(t, "testdata/gates.yaml"), root)); err != nil {
 		t.Fatal(err)
 	}
-	signer, err := s.stage.SignerManifest().MarshalJSON()
+	s.gates = []string{"testdata/gates.yaml", manifest(t, s.stage.SignerManifest()), manifest(t, root)}
+}
+
+// signWithoutKey pushes what a Sigstore of its own vouches for, and what the key attests,
+// and returns the ConfigMap with the trusted root.
+func (s *suite) signWithoutKey(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	sigstore, err := testkit.NewSigstore()
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "signer.json")
-	if err := os.WriteFile(file, signer, 0o600); err != nil {
+	workflow := testkit.Identity{Subject: "https://git.example.com/shop/ledger/release.yml@refs/tags/v1", Issuer: "https://issuer.example.com"}
+	stranger := testkit.Identity{Subject: "https://git.example.com/shop/ledger/test.yml@refs/heads/main", Issuer: "https://issuer.example.com"}
+	for repository, sign := range map[string]func(repository, digest string) error{
+		"keyless/ledger":   func(r, d string) error { return sigstore.SignBundle(workflow, r, d) },
+		"keyless/older":    func(r, d string) error { return sigstore.SignTag(workflow, r, d) },
+		"keyless/stranger": func(r, d string) error { return sigstore.SignBundle(stranger, r, d) },
+		"scanned/passed": func(r, d string) error {
+			return s.stage.Key.AttestBundle(r, d, "https://scans.example.com/v1", map[string]any{"result": "PASSED"})
+		},
+		"scanned/failed": func(r, d string) error {
+			return s.stage.Key.AttestTag(r, d, "https://scans.example.com/v1", map[string]any{"result": "FAILED"})
+		},
+	} {
+		digest, err := s.stage.Push(repository + ":1.0.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sign(s.stage.RegistryAddress+"/"+repository, digest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := sigstore.TrustedRootJSON()
+	if err != nil {
 		t.Fatal(err)
 	}
-	s.gates = []string{"testdata/gates.yaml", file}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": "sigstore-root", "namespace": stage.OperatorNamespace},
+		"data":     map[string]any{"trusted_root.json": string(root)},
+	}}
+}
+
+// manifest writes an object to a file.
+func manifest(t *testing.T, u *unstructured.Unstructured) string {
+	t.Helper()
+	raw, err := u.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), u.GetName()+".json")
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 func (s *suite) objects(t *testing.T, file string) []*unstructured.Unstructured {

@@ -106,17 +106,29 @@ func TestReconcile_DoesNotPruneOrDeleteWhatOnlyLooksLikeItsOwn(t *testing.T) {
 	}
 }
 
-// An edit that wipes the field managers takes the operator's name off; it is not fooled
-// while it remembers the object, and says so when it does not.
+// An edit that wipes the field managers takes the operator's name off. A process that
+// remembers the child puts it back; one that does not cannot tell it from one that was
+// made to look so, and says that.
 func TestReconcile_KnowsItsChildWithoutFieldManagers(t *testing.T) {
-	b := newBench(t)
-	w := b.running("web")
-	b.patch("Deployment", "web",
-		map[string]any{"op": "replace", "path": "/metadata/managedFields", "value": []any{map[string]any{}}},
-		map[string]any{"op": "replace", "path": "/spec/replicas", "value": 9})
-	b.restart()
-	b.must(w)
-	b.expect(w, v1beta1.PhaseBlocked, reasonConflict)
+	for _, restart := range []bool{false, true} {
+		b := newBench(t)
+		w := b.running("web")
+		b.patch("Deployment", "web", map[string]any{"op": "replace", "path": "/metadata/managedFields", "value": []any{map[string]any{}}})
+		if restart {
+			b.restart()
+			b.must(w)
+			b.expect(w, v1beta1.PhaseBlocked, reasonConflict)
+			continue
+		}
+		b.must(w)
+		b.expect(w, v1beta1.PhaseReady, reasonReady)
+		if diff := cmp.Diff([]string{"apply Deployment"}, b.taken()); diff != "" {
+			t.Error(diff)
+		}
+		b.restart()
+		b.must(w)
+		b.expect(w, v1beta1.PhaseReady, reasonReady)
+	}
 }
 
 func TestReconcile_SaysWhenItsOwnerReferenceIsTakenOff(t *testing.T) {
