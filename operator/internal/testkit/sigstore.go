@@ -63,6 +63,8 @@ type Identity struct {
 	// Tiles logs in version 2 of the transparency log, which gives no time: such a
 	// signature needs a timestamp.
 	Tiles bool
+	// Stamped is the time that the timestamp authority says; zero is now.
+	Stamped time.Time
 	// Change is applied to the certificate before it is issued; nil changes nothing.
 	Change func(*x509.Certificate)
 }

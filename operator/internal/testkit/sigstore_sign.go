@@ -111,7 +111,7 @@ func (s *Sigstore) SignPayload(by Identity, payloadType string, content []byte) 
 		b.VerificationMaterial.TlogEntries = []*protorekor.TransparencyLogEntry{entry}
 	}
 	if by.has(PartTimestamp) {
-		stamp, err := s.stamped(m.signature)
+		stamp, err := s.stamped(m.signature, by.Stamped)
 		if err != nil {
 			return nil, err
 		}
@@ -182,7 +182,7 @@ func (s *Sigstore) annotate(t *TagSignature, by Identity, m made, stamped []byte
 		}
 	}
 	if by.has(PartTimestamp) {
-		stamp, err := s.stamped(stamped)
+		stamp, err := s.stamped(stamped, by.Stamped)
 		if err != nil {
 			return err
 		}

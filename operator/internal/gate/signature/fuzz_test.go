@@ -8,6 +8,9 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
+// The seeds are some KiB long, and making one that is interesting shorter takes a minute:
+// run these with -fuzzminimizetime 10x.
+
 // strangersInput asks for a signature and an attestation by authorities that made none
 // of the seeds.
 func strangersInput(tb testing.TB, s gate.Signature) *gate.Input {
@@ -38,7 +41,9 @@ func FuzzBundle(f *testing.F) {
 	tiles := ci()
 	tiles.Tiles = true
 	f.Add(keylessBundle(f, sigstores()[0], tiles, webDigest).Bundle)
-	f.Fuzz(func(t *testing.T, raw []byte) { mustNotVerify(t, gate.Signature{Format: gate.FormatBundle, Bundle: raw}) })
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		mustNotVerify(t, gate.Signature{Format: gate.FormatBundle, Bundle: raw})
+	})
 }
 
 func FuzzEnvelope(f *testing.F) {
