@@ -104,6 +104,9 @@ func (s *Sigstore) SignPayload(by Identity, payloadType string, content []byte) 
 		}},
 	}
 	if by.has(PartLog) {
+		if by.Logged != nil {
+			m.payload = by.Logged
+		}
 		entry, err := s.logged(m, by.Tiles)
 		if err != nil {
 			return nil, err
