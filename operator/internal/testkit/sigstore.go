@@ -63,6 +63,11 @@ type Identity struct {
 	// Tiles logs in version 2 of the transparency log, which gives no time: such a
 	// signature needs a timestamp.
 	Tiles bool
+	// Logged is the content that the log entry is about, nil for what was signed; version 1
+	// of the log would refuse another.
+	Logged []byte
+	// Stamped is the time that the timestamp authority says; zero is now.
+	Stamped time.Time
 	// Change is applied to the certificate before it is issued; nil changes nothing.
 	Change func(*x509.Certificate)
 }

@@ -163,11 +163,14 @@ func proveInclusion(entry *protorekor.TransparencyLogEntry, log signature.Signer
 	return nil
 }
 
-// stamped has the timestamp authority sign that message was there now.
-func (s *Sigstore) stamped(message []byte) ([]byte, error) {
+// stamped has the timestamp authority sign that message was there at a time.
+func (s *Sigstore) stamped(message []byte, at time.Time) ([]byte, error) {
+	if at.IsZero() {
+		at = time.Now()
+	}
 	sum := sha256.Sum256(message)
 	template := timestamp.Timestamp{
-		HashAlgorithm: crypto.SHA256, HashedMessage: sum[:], Time: time.Now(),
+		HashAlgorithm: crypto.SHA256, HashedMessage: sum[:], Time: at,
 		Policy: []int{1, 3, 6, 1, 4, 1, 57264, 2},
 	}
 	response, err := template.CreateResponseWithOpts(s.tsa.below, crypto.Signer(s.tsa.key), crypto.SHA256)

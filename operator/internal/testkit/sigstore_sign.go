@@ -104,6 +104,9 @@ func (s *Sigstore) SignPayload(by Identity, payloadType string, content []byte) 
 		}},
 	}
 	if by.has(PartLog) {
+		if by.Logged != nil {
+			m.payload = by.Logged
+		}
 		entry, err := s.logged(m, by.Tiles)
 		if err != nil {
 			return nil, err
@@ -111,7 +114,7 @@ func (s *Sigstore) SignPayload(by Identity, payloadType string, content []byte) 
 		b.VerificationMaterial.TlogEntries = []*protorekor.TransparencyLogEntry{entry}
 	}
 	if by.has(PartTimestamp) {
-		stamp, err := s.stamped(m.signature)
+		stamp, err := s.stamped(m.signature, by.Stamped)
 		if err != nil {
 			return nil, err
 		}
@@ -182,7 +185,7 @@ func (s *Sigstore) annotate(t *TagSignature, by Identity, m made, stamped []byte
 		}
 	}
 	if by.has(PartTimestamp) {
-		stamp, err := s.stamped(stamped)
+		stamp, err := s.stamped(stamped, by.Stamped)
 		if err != nil {
 			return err
 		}

@@ -159,7 +159,7 @@ func judge(t testing.TB, in *gate.Input) judged {
 	return judgeWithin(t, t.Context(), in)
 }
 
-func judgeWithin(t testing.TB, ctx context.Context, in *gate.Input) judged { //nolint:revive // t comes first in this package
+func judgeWithin(t testing.TB, ctx context.Context, in *gate.Input) judged {
 	t.Helper()
 	f := New().Evaluate(ctx, in)
 	if len(f.Images) != 1 {

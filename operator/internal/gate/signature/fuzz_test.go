@@ -8,6 +8,9 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
+// The seeds are some KiB long, and making one that is interesting shorter takes a minute:
+// run these with -fuzzminimizetime 10x.
+
 // strangersInput asks for a signature and an attestation by authorities that made none
 // of the seeds.
 func strangersInput(tb testing.TB, s gate.Signature) *gate.Input {

@@ -2,12 +2,22 @@ package signature
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/asn1"
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/digitorus/pkcs7"
+	"github.com/digitorus/timestamp"
+	prototrustroot "github.com/sigstore/protobuf-specs/gen/pb-go/trustroot/v1"
 	"github.com/sigstore/sigstore-go/pkg/root"
 	"github.com/sigstore/sigstore-go/pkg/testing/ca"
 	"github.com/sigstore/sigstore-go/pkg/verify"
@@ -243,5 +253,130 @@ func TestIdentity_AcceptsWhatSigstoreGosOwnInstanceMakes(t *testing.T) {
 		if who, err := i.accepts(t.Context(), s, d); (err == nil) != ok {
 			t.Errorf("%s: %+v, %v", subject, who, err)
 		}
+	}
+}
+
+func TestGuarded_TurnsAPanicIntoAnError(t *testing.T) {
+	var entries []int
+	err := guarded(func() error { return fmt.Errorf("%d", entries[0]) })
+	if err == nil || !strings.Contains(err.Error(), "index out of range") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestIdentityCache_IsBoundedAndSharedByAllWhoAsk(t *testing.T) {
+	cache := identityCache{entries: map[identityKey]*identity{}}
+	k := *keylessCI(t, nil).Keyless
+	first := must[*identity](t)(cache.get(&k))
+	same := k
+	if must[*identity](t)(cache.get(&same)) != first {
+		t.Error("it was read again")
+	}
+	lenient(true, false)(&same)
+	if must[*identity](t)(cache.get(&same)) == first {
+		t.Error("one that ignores the log is taken for one that does not")
+	}
+	var wg sync.WaitGroup
+	for i := range limits.Identities + 10 {
+		wg.Go(func() {
+			other := k
+			other.Subject = fmt.Sprintf("%d@example.com", i)
+			if _, err := cache.get(&other); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := len(cache.entries); n > limits.Identities {
+		t.Errorf("%d are kept", n)
+	}
+}
+
+// Evaluations run side by side on one set of identities.
+func TestCheck_IsSafeForConcurrentUse(t *testing.T) {
+	in := input(ruleFor(keylessCI(t, nil)), keylessBundle(t, sigstores()[0], ci(), webDigest), keylessTag(t, sigstores()[0], ci(), webDigest))
+	check := New()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if f := check.Evaluate(t.Context(), in); f.Images[0].Outcome != gate.ImageVerified {
+				t.Errorf("%+v", f)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Two gates that got the same signatures in another order have to say the same bytes.
+func TestCheck_SaysTheSameInAnyOrder(t *testing.T) {
+	s := sigstores()
+	held := []gate.Signature{
+		keylessBundle(t, s[1], ci(), webDigest), keylessTag(t, s[0], ci(testkit.PartLog), webDigest), claim(t, keys()[1], webDigest),
+		keylessBundle(t, s[0], person("bob@example.com", ciIssuer), webDigest), {Format: gate.FormatBundle, Bundle: []byte("{")},
+		keylessBundle(t, s[0], ci(testkit.PartCertificateLog), webDigest), keylessTag(t, s[0], ci(), testkit.DigestOf("old")),
+	}
+	rule := gate.ImageRule{Require: gate.Requirement{Count: 2}, Authorities: []gate.Authority{keylessCI(t, lenient(true, true)), authority(0)}}
+	rule.Attestations = []gate.AttestationRule{demand(provenance, "")}
+	want := gate.NewChain(New()).Decide(t.Context(), input(rule, held...))
+	for range held {
+		held = append(held[1:], held[0])
+		if got := gate.NewChain(New()).Decide(t.Context(), input(rule, held...)); got.Digest() != want.Digest() {
+			t.Errorf("got %s\nwant %s", got.Canonical(), want.Canonical())
+		}
+	}
+}
+
+// A root that says nothing of its authority's time leaves that to the certificates.
+func TestTimestampAuthority_HoldsItsTimeToItsCertificates(t *testing.T) {
+	root := rootOf(t, func(r *prototrustroot.TrustedRoot) {
+		r.CertificateAuthorities[0].ValidFor, r.TimestampAuthorities[0].ValidFor = nil, nil
+	}, testkit.PartLog)
+	for title, tc := range map[string]struct {
+		at     time.Time
+		remedy string
+	}{
+		"before they were issued":  {time.Now().Add(-2 * time.Hour), "outside the validity of its authority's certificates"},
+		"after they expire":        {time.Now().Add(20 * 365 * 24 * time.Hour), "outside the validity of its authority's certificates"},
+		"before the signer's were": {time.Now().Add(-30 * time.Minute), "leaf certificate verification failed"},
+	} {
+		by := ci(testkit.PartLog)
+		by.Stamped = tc.at
+		for format, make := range makers {
+			t.Run(title+": "+format, func(t *testing.T) {
+				got := judge(t, input(ruleFor(keylessCI(t, root)), make(t, sigstores()[0], by, webDigest)))
+				if diff := got.diff(refusedCI); diff != "" || !strings.Contains(got.remedy, tc.remedy) {
+					t.Errorf("%s\n%s", diff, got.remedy)
+				}
+			})
+		}
+	}
+}
+
+// Without a signing time the library would judge the authority's certificates by the
+// clock, and a decision would change from one day to the next.
+func TestTimestampSigner_RefusesATokenWithoutASigningTime(t *testing.T) {
+	good := must[[]byte](t)(readTimestamp(keylessTag(t, sigstores()[0], ci(), webDigest).Timestamp))
+	if _, err := timestampSigner(good); err != nil {
+		t.Fatal(err)
+	}
+	parsed := must[*timestamp.Timestamp](t)(timestamp.ParseResponse(good))
+	p7 := must[*pkcs7.PKCS7](t)(pkcs7.Parse(parsed.RawToken))
+	key := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der := must[[]byte](t)(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
+	certificate := must[*x509.Certificate](t)(x509.ParseCertificate(der))
+	data := must[*pkcs7.SignedData](t)(pkcs7.NewSignedData(p7.Content))
+	data.SetContentType(asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 9, 16, 1, 4})
+	data.SetDigestAlgorithm(pkcs7.OIDDigestAlgorithmSHA256)
+	if err := data.SignWithoutAttr(certificate, key, pkcs7.SignerInfoConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	token := must[[]byte](t)(data.Finish())
+	response := must[[]byte](t)(asn1.Marshal(struct {
+		Status struct{ Status int }
+		Token  asn1.RawValue
+	}{Token: asn1.RawValue{FullBytes: token}}))
+	if _, err := timestampSigner(response); err == nil || !strings.Contains(err.Error(), "one signer with a signing time") {
+		t.Errorf("got %v", err)
 	}
 }

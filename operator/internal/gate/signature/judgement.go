@@ -63,7 +63,7 @@ func (j *judgement) outcome() gate.ImageOutcome {
 		worst = gate.ImageError
 	}
 	for _, s := range j.deny {
-		if s.outcome == gate.ImageUntrusted || worst != gate.ImageUntrusted {
+		if worst != gate.ImageUntrusted {
 			worst = s.outcome
 		}
 	}

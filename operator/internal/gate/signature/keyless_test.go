@@ -206,6 +206,8 @@ func promise(b *protobundle.Bundle) []byte {
 
 func TestCheck_KeylessTakesEntriesOfTheSecondVersionOfTheLog(t *testing.T) {
 	tiles := func(without ...testkit.Part) testkit.Identity { by := ci(without...); by.Tiles = true; return by }
+	other := tiles()
+	other.Logged = []byte("harmless")
 	log := func(r *prototrustroot.TrustedRoot) *prototrustroot.TransparencyLogInstance { return r.Tlogs[1] }
 	for title, tc := range map[string]struct {
 		root func(*prototrustroot.TrustedRoot)
@@ -214,6 +216,7 @@ func TestCheck_KeylessTakesEntriesOfTheSecondVersionOfTheLog(t *testing.T) {
 	}{
 		"with a timestamp":            {nil, tiles(), acceptedCI},
 		"without a time":              {nil, tiles(testkit.PartTimestamp), refusedCI},
+		"about other content":         {nil, other, refusedCI},
 		"of a log under another name": {func(r *prototrustroot.TrustedRoot) { log(r).BaseUrl = "https://other.invalid" }, tiles(), refusedCI},
 		"of a log without a name":     {func(r *prototrustroot.TrustedRoot) { log(r).BaseUrl = "" }, tiles(), refusedCI},
 		"of a log that is not listed": {func(r *prototrustroot.TrustedRoot) { r.Tlogs = r.Tlogs[:1] }, tiles(), refusedCI},

@@ -22,11 +22,11 @@ import (
 // trustedRoot is trusted_root.json, read. It is not changed after that.
 type trustedRoot struct {
 	*root.TrustedRoot
-	// message is what timestamps are about, nil for the signature.
+	// message is what timestamps may be about beside the signature, nil for nothing.
 	message []byte
 }
 
-// stamping is the root for timestamps over a message, nil for the signature itself.
+// stamping is the root for timestamps over the signature or over a message around it.
 func (t *trustedRoot) stamping(message []byte) *trustedRoot {
 	return &trustedRoot{TrustedRoot: t.TrustedRoot, message: message}
 }
@@ -126,14 +126,14 @@ type timestampAuthority struct {
 // and by the clock where there is none; such tokens are refused. The time that counts is
 // another field, and has to be within the certificates' validity as well.
 func (a timestampAuthority) Verify(token, signature []byte) (*root.Timestamp, error) {
-	if a.message != nil {
-		signature = a.message
-	}
 	signer, err := timestampSigner(token)
 	if err != nil {
 		return nil, err
 	}
 	t, err := a.SigstoreTimestampingAuthority.Verify(token, signature)
+	if err != nil && a.message != nil {
+		t, err = a.SigstoreTimestampingAuthority.Verify(token, a.message)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package signature
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
@@ -45,7 +46,7 @@ type stored struct {
 	keyed      bool
 	entries    []*tlog.Entry
 	timestamps [][]byte
-	// stamped is what the timestamps are about, if it is not the signature.
+	// stamped is what the timestamps may be about beside the signature.
 	stamped []byte
 	// unlogged says why the log entries do not count.
 	unlogged error
@@ -78,7 +79,7 @@ type evidence struct {
 // Once ctx is over it stops: whoever asks finds that out there.
 func readEvidence(ctx context.Context, lists ...[]gate.Signature) evidence {
 	var e evidence
-	bundles := map[string]bool{}
+	bundles := map[[sha256.Size]byte]bool{}
 	for _, list := range lists {
 		for i := range list {
 			if ctx.Err() != nil {
@@ -86,10 +87,11 @@ func readEvidence(ctx context.Context, lists ...[]gate.Signature) evidence {
 			}
 			r := &list[i]
 			if r.Format == gate.FormatBundle {
-				if bundles[string(r.Bundle)] {
+				sum := sha256.Sum256(r.Bundle)
+				if bundles[sum] {
 					continue
 				}
-				bundles[string(r.Bundle)] = true
+				bundles[sum] = true
 			}
 			e.add(r)
 		}
