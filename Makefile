@@ -29,6 +29,10 @@ test: tools build ## Run every test: Go, Rego, overlays, against a real API serv
 	go test -timeout 20m ./...
 	$(TOOLS)/opa test policies/
 
+.PHONY: cases
+cases: ## Run the known cases, each with its right answer and ours
+	@go run ./operator/test/cases
+
 ##@ Build
 
 .PHONY: build

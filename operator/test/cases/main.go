@@ -1,0 +1,53 @@
+// Command cases runs known cases of image trust, each with its right answer, and prints
+// for each its number, what is right and what Sluice says. It exits 1 if they differ.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+)
+
+// testCase is one situation with a known right answer.
+type testCase struct {
+	number int
+	name   string
+	right  gate.Outcome
+	// says has to stand in the findings, where what is said matters.
+	says string
+	run  func(context.Context, *bench) (gate.Verdict, error)
+}
+
+func main() {
+	passed, failed := 0, 0
+	for _, c := range images {
+		verdict, err := runCase(context.Background(), c)
+		if err == nil {
+			passed++
+			fmt.Printf("images %2d  right: %-5s  ours: %-5s  ok    %s\n", c.number, c.right, verdict.Outcome, c.name)
+			continue
+		}
+		failed++
+		fmt.Printf("images %2d  right: %-5s  ours: %-5s  WRONG %s: %v\n", c.number, c.right, verdict.Outcome, c.name, err)
+	}
+	fmt.Printf("%d passed, %d failed\n", passed, failed)
+	if failed > 0 {
+		os.Exit(1)
+	}
+}
+
+// runCase runs one case on a bench of its own; the error says how it went wrong.
+func runCase(ctx context.Context, c testCase) (gate.Verdict, error) {
+	b, err := newBench()
+	if err != nil {
+		return gate.Verdict{}, err
+	}
+	defer b.close()
+	verdict, err := c.run(ctx, b)
+	if err != nil {
+		return verdict, err
+	}
+	return verdict, hold(verdict, c.right, c.says)
+}
