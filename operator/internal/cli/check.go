@@ -75,7 +75,7 @@ func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error
 		return err
 	}
 	for _, u := range in.unjudged {
-		fmt.Fprintf(s.err, "sluice: not judged: %s: a Gate judges Workloads\n", u)
+		say(s.err, "sluice: not judged: ", u+": a Gate judges Workloads")
 	}
 	if len(in.workloads) == 0 {
 		return usage("no Workload in %v: nothing was judged", paths)
@@ -115,7 +115,7 @@ func invalid(sub subject) gate.Verdict {
 	for _, e := range sub.invalid {
 		in.Refused = append(in.Refused, gate.Finding{
 			Policy: "schema", Severity: gate.SeverityHigh, Object: object.String(), Path: e.Field,
-			Message: e.ErrorBody(), Remedy: "see `kubectl explain " + "workload" + "`",
+			Message: e.ErrorBody(), Remedy: "see `kubectl explain workload`",
 		})
 	}
 	return gate.NewChain().Decide(context.Background(), in)
@@ -152,11 +152,11 @@ func exitOf(results []result) error {
 	for _, r := range results {
 		all = append(all, r.verdicts...)
 	}
-	switch gate.Worst(all).Outcome {
-	case gate.OutcomeDeny:
+	switch worst := gate.Worst(all).Outcome; {
+	case !worst.Blocks():
+		return nil
+	case worst == gate.OutcomeDeny:
 		return &exit{code: ExitDenied}
-	case gate.OutcomeError:
-		return &exit{code: ExitUndecided}
 	}
-	return nil
+	return &exit{code: ExitUndecided}
 }

@@ -8,6 +8,10 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/redact"
 )
 
 // Exit codes, the same for every command.
@@ -25,6 +29,8 @@ const (
 type exit struct {
 	code int
 	err  error
+	// details stand below the text, one a line.
+	details []string
 }
 
 func (e *exit) Error() string {
@@ -38,6 +44,15 @@ func (e *exit) Unwrap() error { return e.err }
 
 func usage(format string, args ...any) error {
 	return &exit{code: ExitUsage, err: fmt.Errorf(format, args...)}
+}
+
+// refused is a usage error with everything that is wrong with an object.
+func refused(text string, errs field.ErrorList) error {
+	e := &exit{code: ExitUsage, err: errors.New(text)}
+	for _, err := range errs {
+		e.details = append(e.details, err.Error())
+	}
+	return e
 }
 
 // streams is where a command reads and writes.
@@ -70,7 +85,16 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 		e = &exit{code: ExitUsage, err: fmt.Errorf("%w; see sluice --help", err)}
 	}
 	if text := e.Error(); text != "" {
-		fmt.Fprintln(errOut, "sluice: "+text)
+		say(errOut, "sluice: ", text)
+	}
+	for _, detail := range e.details {
+		say(errOut, "  ", detail)
 	}
 	return e.code
+}
+
+// say writes one line. File names and manifests are not ours, and neither a terminal nor
+// the log of a CI system may take them for commands.
+func say(w io.Writer, prefix, text string) {
+	fmt.Fprintln(w, prefix+redact.Text(text, limits.ErrorBytes))
 }

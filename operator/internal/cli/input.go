@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,6 +26,8 @@ type input struct {
 	files     *gather.Files
 	// unjudged are objects with pods that are no Workloads, as "Kind/namespace/name (file)".
 	unjudged []string
+	// seen has the first of each object, by kind and name.
+	seen map[string]overlay.Object
 }
 
 // subject is one Workload, or what its schema has against it.
@@ -43,19 +45,18 @@ func readInput(ctx context.Context, s streams, root string, paths, gates []strin
 	if err != nil {
 		return nil, usage("load schemas: %w", err)
 	}
-	in := &input{files: &gather.Files{
+	in := &input{seen: map[string]overlay.Object{}, files: &gather.Files{
 		Namespaces: map[string]map[string]string{},
 		ConfigMaps: map[string]map[string]string{},
 		Secrets:    map[string]map[string][]byte{},
 	}}
-	seen := map[string]string{}
 	for i, path := range append(append([]string(nil), gates...), paths...) {
 		objects, err := overlay.Read(root, path, s.in)
 		if err != nil {
 			return nil, usage("%w", err)
 		}
 		for _, o := range objects {
-			if err := in.add(ctx, schemas, o, i >= len(gates), seen); err != nil {
+			if err := in.add(ctx, schemas, o, i >= len(gates)); err != nil {
 				return nil, err
 			}
 		}
@@ -63,37 +64,48 @@ func readInput(ctx context.Context, s streams, root string, paths, gates []strin
 	return in, nil
 }
 
-func (in *input) add(ctx context.Context, schemas *schema.Set, o overlay.Object, checked bool, seen map[string]string) error {
-	id := strings.Join([]string{o.GroupVersionKind().GroupKind().String(), o.GetNamespace(), o.GetName()}, "/")
-	if first, ok := seen[id]; ok {
-		if o.GetKind() == v1beta1.GateKind && first == o.File {
-			return nil // the same file, named by --gate and within the path
-		}
-		if checked && o.GetKind() == v1beta1.WorkloadKind {
-			return usage("%s: %s %s/%s stands in %s already: two manifests of one object cannot both apply", o.File, o.GetKind(), o.GetNamespace(), o.GetName(), first)
-		}
-	}
-	seen[id] = o.File
+func (in *input) add(ctx context.Context, schemas *schema.Set, o overlay.Object, checked bool) error {
 	gvk := o.GroupVersionKind()
+	ours := gvk.Group == v1beta1.GroupVersion.Group
 	switch {
-	case gvk.Group == v1beta1.GroupVersion.Group && gvk.Kind == v1beta1.GateKind:
-		return in.addGate(ctx, schemas, o)
-	case gvk.Group == v1beta1.GroupVersion.Group:
-		if checked {
+	case ours && gvk.Kind == v1beta1.GateKind:
+		return in.once(o, func() error { return in.addGate(ctx, schemas, o) })
+	case ours && checked:
+		return in.once(o, func() error {
 			in.workloads = append(in.workloads, admit(ctx, schemas, o))
-		}
+			return nil
+		})
+	case ours:
 		return nil
-	case gvk.Group == "":
-		return in.addCore(o)
-	}
-	return in.noteUnjudged(o, checked)
-}
-
-func (in *input) noteUnjudged(o overlay.Object, checked bool) error {
-	if checked && images.PodBearing(o.GetAPIVersion(), o.GetKind()) {
+	case gvk.Group == "" && references[gvk.Kind]:
+		return in.once(o, func() error { return in.addReference(o) })
+	case checked && images.PodBearing(o.GetAPIVersion(), o.GetKind()):
 		in.unjudged = append(in.unjudged, fmt.Sprintf("%s/%s/%s (%s)", o.GetKind(), o.GetNamespace(), o.GetName(), o.File))
 	}
 	return nil
+}
+
+// references are the core kinds that a decision may depend on.
+var references = map[string]bool{"Namespace": true, "ConfigMap": true, "Secret": true}
+
+// once adds an object unless the very same was added before, as when a folder is named
+// for its Gates and to be checked. Two that differ are an error: if one of them counted,
+// a pull request could bring its own Gate or key in place of those that --gate names.
+func (in *input) once(o overlay.Object, add func() error) error {
+	id := o.GetNamespace() + "/" + o.GetName()
+	if o.GetKind() == v1beta1.GateKind || o.GetKind() == "Namespace" {
+		id = o.GetName() // in no namespace, whatever Kustomize made of it
+	}
+	id = o.GroupVersionKind().GroupKind().String() + " " + id
+	first, ok := in.seen[id]
+	switch {
+	case !ok:
+		in.seen[id] = o
+		return add()
+	case reflect.DeepEqual(first.Object, o.Object):
+		return nil
+	}
+	return usage("%s: %s %s/%s stands in %s too, with other content: only one of them can apply", o.File, o.GetKind(), o.GetNamespace(), o.GetName(), first.File)
 }
 
 // admit applies the schema as the API server would.
@@ -107,10 +119,6 @@ func admit(ctx context.Context, schemas *schema.Set, o overlay.Object) subject {
 	w := &v1beta1.Workload{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, w); err != nil {
 		out.invalid = field.ErrorList{field.Invalid(field.NewPath("spec"), "", err.Error())}
-		return out
-	}
-	if w.Namespace == "" {
-		out.invalid = field.ErrorList{field.Required(field.NewPath("metadata", "namespace"), "the namespace decides which Gate applies")}
 		return out
 	}
 	out.workload = w
@@ -127,28 +135,14 @@ func (in *input) addGate(ctx context.Context, schemas *schema.Set, o overlay.Obj
 		errs = gather.ValidateGate(&g)
 	}
 	if len(errs) > 0 {
-		return usage("%s: Gate %s cannot be used:\n  %s", o.File, o.GetName(), lines(errs))
-	}
-	for i := range in.files.GateList {
-		if in.files.GateList[i].Name == g.Name {
-			in.files.GateList[i] = g
-			return nil
-		}
+		return refused(fmt.Sprintf("%s: Gate %s cannot be used:", o.File, o.GetName()), errs)
 	}
 	in.files.GateList = append(in.files.GateList, g)
 	return nil
 }
 
-func lines(errs field.ErrorList) string {
-	out := make([]string, 0, len(errs))
-	for _, e := range errs {
-		out = append(out, e.Error())
-	}
-	return strings.Join(out, "\n  ")
-}
-
-// addCore keeps what Gates may refer to.
-func (in *input) addCore(o overlay.Object) error {
+// addReference keeps what Gates may refer to, and the labels of namespaces.
+func (in *input) addReference(o overlay.Object) error {
 	key := o.GetNamespace() + "/" + o.GetName()
 	switch o.GetKind() {
 	case "Namespace":
@@ -173,17 +167,17 @@ func (in *input) addCore(o overlay.Object) error {
 			data[k] = []byte(v)
 		}
 		in.files.Secrets[key] = data
-	default:
-		return in.noteUnjudged(o, true)
 	}
 	return nil
 }
 
-// withNameLabel adds the label that every API server sets on namespaces.
+// withNameLabel adds the label that every API server sets on namespaces, whatever the
+// manifest says.
 func withNameLabel(name string, labels map[string]string) map[string]string {
-	out := map[string]string{corev1.LabelMetadataName: name}
+	out := map[string]string{}
 	for k, v := range labels {
 		out[k] = v
 	}
+	out[corev1.LabelMetadataName] = name
 	return out
 }

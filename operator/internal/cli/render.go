@@ -35,7 +35,7 @@ func renderAll(ctx context.Context, s streams, root string, paths []string) erro
 	}
 	for _, sub := range in.workloads {
 		if sub.workload == nil {
-			return usage("%s: Workload %s/%s is not valid:\n  %s", sub.file, sub.object.GetNamespace(), sub.object.GetName(), lines(sub.invalid))
+			return refused(fmt.Sprintf("%s: Workload %s/%s is not valid:", sub.file, sub.object.GetNamespace(), sub.object.GetName()), sub.invalid)
 		}
 		children, err := render.Children(sub.workload)
 		if err != nil {

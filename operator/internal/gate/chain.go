@@ -50,84 +50,106 @@ func (c *Chain) Decide(ctx context.Context, in *Input) Verdict {
 // NoGate is the verdict over an object that no Gate matches. It denies: otherwise taking
 // a label off a namespace would take everything in it out of the gate.
 func NoGate(object ObjectRef) Verdict {
-	v := Verdict{
-		Outcome: OutcomeDeny,
-		Object:  object,
-		Violations: []Finding{{
-			Policy: "gate", Severity: SeverityCritical, Object: object.String(), Path: "metadata.namespace",
-			Message: fmt.Sprintf("no Gate matches this object in namespace %s", object.Namespace),
-			Remedy:  "label the namespace so that a Gate's spec.match selects it, or create a Gate that does",
-		}},
-	}
-	v.normalise()
-	return v
+	in := &Input{Object: object, Gate: Config{Mode: Enforce}}
+	return compose(in, Findings{Deny: []Finding{{
+		Policy: policyGate, Severity: SeverityCritical, Object: object.String(), Path: "metadata.namespace",
+		Message: fmt.Sprintf("no Gate matches this object in namespace %s", object.Namespace),
+		Remedy:  "label the namespace so that a Gate's spec.match selects it, or create a Gate that does",
+	}}})
 }
 
 // CouldNotDecide is the verdict when not even the Gates could be read.
 func CouldNotDecide(object ObjectRef, message, remedy string) Verdict {
 	in := &Input{Object: object, Gate: Config{Mode: Enforce}}
 	return compose(in, Findings{Undecided: []Finding{{
-		Policy: "gate", Object: object.String(), Message: message, Remedy: remedy,
+		Policy: policyGate, Object: object.String(), Message: message, Remedy: remedy,
 	}}})
 }
 
+// policyGate is the policy of findings that come from no policy and no check.
+const policyGate = "gate"
+
 func compose(in *Input, f Findings) Verdict {
 	v := Verdict{
-		Outcome:      OutcomeAllow,
-		Gate:         in.Gate.Name,
-		Object:       in.Object,
+		Outcome:      outcome(in.Gate.Mode, f),
+		Gate:         text(in.Gate.Name),
+		Object:       cleanRef(in.Object),
 		PolicyDigest: in.PolicyDigest,
-		Images:       f.Images,
+		Images:       cleanImages(f.Images),
 		Warnings:     clean(f.Warn),
 	}
-	for i := range f.Undecided {
-		f.Undecided[i].Severity = SeverityError
+	undecided := clean(f.Undecided)
+	for i := range undecided {
+		undecided[i].Severity = SeverityError
 	}
-	v.Violations = append(clean(f.Deny), clean(f.Undecided)...)
-	switch {
-	case len(f.Deny) > 0:
-		v.Outcome = OutcomeDeny
-	case len(f.Undecided) > 0:
-		v.Outcome = OutcomeError
-	case len(f.Warn) > 0:
-		v.Outcome = OutcomeWarn
-	}
-	if v.Outcome.Blocks() {
-		switch in.Gate.Mode {
-		case Warn:
-			v.Outcome = OutcomeWarn
-		case Audit:
-			v.Outcome = OutcomeAllow
-		}
-	}
+	v.Violations = append(clean(f.Deny), undecided...)
 	v.normalise()
-	v.Violations, v.Warnings = capped(v.Violations), capped(v.Warnings)
+	v.Violations, v.Warnings = capped(v.Violations, v.Object), capped(v.Warnings, v.Object)
 	return v
 }
 
-// clean makes text that came from users and policies safe to print wherever a verdict
-// is shown.
+// outcome blocks under any mode but the two that say not to.
+func outcome(mode Mode, f Findings) Outcome {
+	decided := OutcomeAllow
+	switch {
+	case len(f.Deny) > 0:
+		decided = OutcomeDeny
+	case len(f.Undecided) > 0:
+		decided = OutcomeError
+	case len(f.Warn) > 0:
+		decided = OutcomeWarn
+	}
+	switch {
+	case mode == Audit:
+		return OutcomeAllow
+	case mode == Warn && decided.Blocks():
+		return OutcomeWarn
+	}
+	return decided
+}
+
+// text, clean and those below make what came from users and policies safe to print
+// wherever a verdict is shown.
+func text(s string) string { return redact.Text(s, limits.MessageBytes) }
+
 func clean(in []Finding) []Finding {
 	out := make([]Finding, 0, len(in))
 	for _, f := range in {
-		f.Policy = redact.Text(f.Policy, limits.MessageBytes)
-		f.Severity = redact.Text(f.Severity, limits.MessageBytes)
-		f.Object = redact.Text(f.Object, limits.MessageBytes)
-		f.Path = redact.Text(f.Path, limits.MessageBytes)
-		f.Message = redact.Text(f.Message, limits.MessageBytes)
-		f.Remedy = redact.Text(f.Remedy, limits.MessageBytes)
-		out = append(out, f)
+		out = append(out, Finding{
+			Policy: text(f.Policy), Severity: text(f.Severity), Object: text(f.Object),
+			Path: text(f.Path), Message: text(f.Message), Remedy: text(f.Remedy),
+		})
 	}
 	return out
 }
 
-func capped(f []Finding) []Finding {
+func cleanRef(r ObjectRef) ObjectRef {
+	return ObjectRef{APIVersion: text(r.APIVersion), Kind: text(r.Kind), Name: text(r.Name), Namespace: text(r.Namespace)}
+}
+
+func cleanImages(in []ImageResult) []ImageResult {
+	out := make([]ImageResult, 0, len(in))
+	for _, i := range in {
+		i.Image, i.Authority, i.Identity = text(i.Image), text(i.Authority), text(i.Identity)
+		attestations := make([]string, 0, len(i.Attestations))
+		for _, a := range i.Attestations {
+			attestations = append(attestations, text(a))
+		}
+		i.Attestations = attestations
+		out = append(out, i)
+	}
+	return out
+}
+
+// capped keeps the first findings and says in a last one how many there were besides.
+func capped(f []Finding, judged ObjectRef) []Finding {
 	if len(f) <= limits.Findings {
 		return f
 	}
-	more := len(f) - limits.Findings
-	last := f[limits.Findings-1]
-	last.Path, last.Remedy = "", ""
-	last.Message = fmt.Sprintf("and %d more findings (limits.Findings)", more+1)
-	return append(f[:limits.Findings-1:limits.Findings-1], last)
+	kept := limits.Findings - 1
+	return append(f[:kept:kept], Finding{
+		Policy: policyGate, Severity: f[kept].Severity, Object: judged.String(),
+		Message: fmt.Sprintf("and %d more findings (limits.Findings)", len(f)-kept),
+		Remedy:  "correct those above, and the others are shown",
+	})
 }

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -15,29 +16,54 @@ func (c Config) RuleFor(repository string) (ImageRule, bool) {
 	return ImageRule{}, false
 }
 
+var (
+	matchHostForm = regexp.MustCompile(`^(?:(?:\*\.)?[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*|\[[0-9a-f:]+\])(?::[0-9]{1,5})?$`)
+	matchPathForm = regexp.MustCompile(`^[a-z0-9._*-]+$`)
+)
+
 // ValidateMatch says why a pattern cannot be used. The registry host must be named in
 // full or as *.domain: a pattern such as "shop/**" would match a repository of that
-// name on any host an attacker likes.
+// name on any host an attacker likes. A pattern that no repository can match is refused
+// too: under unmatchedImages: Allow it would be an open door that looks like a lock.
 func ValidateMatch(pattern string) error {
 	host, rest, ok := strings.Cut(pattern, "/")
+	name, _, _ := strings.Cut(host, ":")
+	domain, wildcard := strings.CutPrefix(name, "*.")
 	switch {
 	case pattern == "":
 		return fmt.Errorf("the pattern is empty: write a registry and a repository, such as registry.example.com/shop/**")
 	case !ok || rest == "":
 		return fmt.Errorf("%q names no repository: write a registry and a repository, such as registry.example.com/shop/**", pattern)
-	case strings.ContainsAny(pattern, "@ \t\r\n"):
+	case strings.ContainsAny(pattern, "@ \t\r\n") || strings.Contains(rest, ":"):
 		return fmt.Errorf("%q: a pattern matches registry/repository, without tag or digest", pattern)
-	case strings.Contains(rest, ":"):
-		return fmt.Errorf("%q: a pattern matches registry/repository, without tag or digest", pattern)
-	case strings.Contains(strings.TrimPrefix(host, "*."), "*"):
+	case pattern != strings.ToLower(pattern):
+		return fmt.Errorf("%q would match nothing: registries and repositories are compared in lower case", pattern)
+	case strings.Contains(domain, "*") || wildcard && !strings.Contains(domain, "."):
 		return fmt.Errorf("%q: the registry host has to be written out, or as *.example.com", pattern)
 	case !strings.ContainsAny(host, ".:") && host != "localhost":
 		return fmt.Errorf("%q: %q is not a registry host: write it in full, such as docker.io/library/nginx", pattern, host)
+	case !matchHostForm.MatchString(host):
+		return fmt.Errorf("%q: %q is not a registry host", pattern, host)
 	}
-	for _, segment := range strings.Split(rest, "/") {
-		if strings.Contains(segment, "**") && segment != "**" {
+	return validatePath(pattern, host, strings.Split(rest, "/"))
+}
+
+func validatePath(pattern, host string, segments []string) error {
+	for _, segment := range segments {
+		switch {
+		case segment == "":
+			return fmt.Errorf("%q would match nothing: it has an empty path segment", pattern)
+		case strings.Contains(segment, "**") && segment != "**":
 			return fmt.Errorf("%q: ** has to be a path segment of its own", pattern)
+		case !matchPathForm.MatchString(segment):
+			return fmt.Errorf("%q would match nothing: %q is not part of a repository's name; the only wildcards are * and **", pattern, segment)
 		}
+	}
+	switch {
+	case host == "index.docker.io" || host == "registry-1.docker.io":
+		return fmt.Errorf("%q would match nothing: images of Docker Hub are compared as docker.io/…", pattern)
+	case host == "docker.io" && len(segments) == 1 && segments[0] != "**":
+		return fmt.Errorf("%q would match nothing: write docker.io/library/%s for an image of Docker Hub without an owner", pattern, segments[0])
 	}
 	return nil
 }
@@ -51,7 +77,7 @@ func MatchRepository(pattern, repository string) bool {
 	if !ok || !ok2 {
 		return false
 	}
-	return matchHost(patternHost, host) && matchSegments(strings.Split(patternPath, "/"), strings.Split(path, "/"))
+	return matchHost(patternHost, host) && matchSegments(strings.Split(patternPath, "/"), strings.Split(path, "/"), matchSegment)
 }
 
 func matchHost(pattern, host string) bool {
@@ -64,15 +90,15 @@ func matchHost(pattern, host string) bool {
 }
 
 // matchSegments keeps the one place where the last ** may still swallow a segment, so
-// that it is linear in pattern times path and a pattern cannot be made to backtrack.
-func matchSegments(pattern, path []string) bool {
+// that it takes at most pattern times path comparisons and cannot be made to backtrack.
+func matchSegments(pattern, path []string, match func(pattern, segment string) bool) bool {
 	p, s, star, mark := 0, 0, -1, 0
 	for s < len(path) {
 		switch {
 		case p < len(pattern) && pattern[p] == "**":
 			star, mark = p, s
 			p++
-		case p < len(pattern) && matchSegment(pattern[p], path[s]):
+		case p < len(pattern) && match(pattern[p], path[s]):
 			p++
 			s++
 		case star >= 0:

@@ -2,7 +2,9 @@ package gate
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"slices"
 	"sort"
 )
 
@@ -18,13 +20,21 @@ const (
 	OutcomeDeny  Outcome = "Deny"
 )
 
-var badness = map[Outcome]int{OutcomeAllow: 0, OutcomeWarn: 1, OutcomeError: 2, OutcomeDeny: 3}
+// Blocks says whether nothing may be applied or admitted under this outcome. One that is
+// not known, the zero value included, blocks.
+func (o Outcome) Blocks() bool { return o != OutcomeAllow && o != OutcomeWarn }
 
-// Blocks says whether nothing may be applied or admitted under this outcome.
-func (o Outcome) Blocks() bool { return o == OutcomeDeny || o == OutcomeError }
+// WorseThan orders outcomes: Allow, Warn, Error, Deny, and what is none of them.
+func (o Outcome) WorseThan(other Outcome) bool { return o.badness() > other.badness() }
 
-// WorseThan orders outcomes: Allow, Warn, Error, Deny.
-func (o Outcome) WorseThan(other Outcome) bool { return badness[o] > badness[other] }
+func (o Outcome) badness() int {
+	for i, known := range []Outcome{OutcomeAllow, OutcomeWarn, OutcomeError, OutcomeDeny} {
+		if o == known {
+			return i
+		}
+	}
+	return 4
+}
 
 // ImageOutcome is what was found about one image.
 type ImageOutcome string
@@ -102,7 +112,8 @@ func (v Verdict) Canonical() []byte { return canonical(v) }
 func (v Verdict) Digest() string { return digest(v) }
 
 // Worst returns the verdict with the worst outcome, the first of them if several are
-// equally bad. It is what a user is shown when several Gates judged one object.
+// equally bad. It is what a user is shown when several Gates judged one object. Of none
+// it is the zero Verdict, which blocks.
 func Worst(verdicts []Verdict) Verdict {
 	var worst Verdict
 	for i, v := range verdicts {
@@ -117,14 +128,20 @@ func (v *Verdict) normalise() {
 	sortFindings(v.Violations)
 	sortFindings(v.Warnings)
 	v.Violations, v.Warnings = compact(v.Violations), compact(v.Warnings)
-	sort.Slice(v.Images, func(i, j int) bool { return v.Images[i].Image < v.Images[j].Image })
+	for _, i := range v.Images {
+		sort.Strings(i.Attestations)
+	}
+	slices.SortFunc(v.Images, compareImages)
 	sort.Strings(v.Exemptions)
 	v.Exemptions = orEmpty(v.Exemptions)
-	v.Images = orEmpty(v.Images)
-	for i := range v.Images {
-		sort.Strings(v.Images[i].Attestations)
-		v.Images[i].Attestations = orEmpty(v.Images[i].Attestations)
-	}
+}
+
+// compareImages orders by every field: two checks may speak of one image.
+func compareImages(a, b ImageResult) int {
+	return cmp.Or(
+		cmp.Compare(a.Image, b.Image), cmp.Compare(a.Digest, b.Digest), cmp.Compare(a.Outcome, b.Outcome),
+		cmp.Compare(a.Authority, b.Authority), cmp.Compare(a.Identity, b.Identity), slices.Compare(a.Attestations, b.Attestations),
+	)
 }
 
 func orEmpty[T any](s []T) []T {
@@ -135,16 +152,11 @@ func orEmpty[T any](s []T) []T {
 }
 
 func sortFindings(f []Finding) {
-	sort.Slice(f, func(i, j int) bool {
-		a, b := f[i], f[j]
-		for _, c := range [][2]string{
-			{a.Object, b.Object}, {a.Path, b.Path}, {a.Policy, b.Policy}, {a.Message, b.Message}, {a.Severity, b.Severity},
-		} {
-			if c[0] != c[1] {
-				return c[0] < c[1]
-			}
-		}
-		return a.Remedy < b.Remedy
+	slices.SortFunc(f, func(a, b Finding) int {
+		return cmp.Or(
+			cmp.Compare(a.Object, b.Object), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Policy, b.Policy),
+			cmp.Compare(a.Message, b.Message), cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Remedy, b.Remedy),
+		)
 	})
 }
 

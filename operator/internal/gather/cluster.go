@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,7 +19,8 @@ type Cluster struct {
 	Cache client.Reader
 	// References holds the Secrets and ConfigMaps of the operator's own namespace.
 	References client.Reader
-	// Live reads image pull Secrets past the cache: their content is not kept.
+	// Live reads past the caches: image pull Secrets, whose content is not kept, and what a
+	// cache may not have seen yet.
 	Live client.Reader
 	// OperatorNamespace is the only one whose Secrets and ConfigMaps a Gate may name. Keys
 	// and policies anywhere else could be changed by whoever owns that namespace.
@@ -26,19 +28,19 @@ type Cluster struct {
 }
 
 // Gates implements Source.
-func (c *Cluster) Gates(ctx context.Context) ([]v1beta1.Gate, error) {
+func (c *Cluster) Gates(ctx context.Context, fresh bool) ([]v1beta1.Gate, error) {
 	list := &v1beta1.GateList{}
-	if err := c.Cache.List(ctx, list); err != nil {
+	if err := c.reader(fresh).List(ctx, list); err != nil {
 		return nil, fmt.Errorf("list Gates: %w", err)
 	}
 	return list.Items, nil
 }
 
 // Namespace implements Source.
-func (c *Cluster) Namespace(ctx context.Context, name string) (gate.Namespace, error) {
+func (c *Cluster) Namespace(ctx context.Context, name string, fresh bool) (gate.Namespace, error) {
 	ns := &metav1.PartialObjectMetadata{}
 	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := c.Cache.Get(ctx, client.ObjectKey{Name: name}, ns); err != nil {
+	if err := c.reader(fresh).Get(ctx, client.ObjectKey{Name: name}, ns); err != nil {
 		return gate.Namespace{}, err
 	}
 	return gate.Namespace{Name: name, Labels: ns.Labels}, nil
@@ -50,7 +52,7 @@ func (c *Cluster) ConfigMap(ctx context.Context, namespace, name string) (map[st
 		return nil, err
 	}
 	cm := &corev1.ConfigMap{}
-	if err := c.References.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cm); err != nil {
+	if err := c.reference(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cm); err != nil {
 		return nil, err
 	}
 	return cm.Data, nil
@@ -62,10 +64,27 @@ func (c *Cluster) Secret(ctx context.Context, namespace, name string) (map[strin
 		return nil, err
 	}
 	s := &corev1.Secret{}
-	if err := c.References.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, s); err != nil {
+	if err := c.reference(ctx, client.ObjectKey{Namespace: namespace, Name: name}, s); err != nil {
 		return nil, err
 	}
 	return s.Data, nil
+}
+
+func (c *Cluster) reader(fresh bool) client.Reader {
+	if fresh {
+		return c.Live
+	}
+	return c.Cache
+}
+
+// reference reads what a Gate names. A Secret that was applied a moment before the
+// Workload may not be in the cache yet, so that absence is asked for again.
+func (c *Cluster) reference(ctx context.Context, key client.ObjectKey, into client.Object) error {
+	err := c.References.Get(ctx, key, into)
+	if apierrors.IsNotFound(err) {
+		return c.Live.Get(ctx, key, into)
+	}
+	return err
 }
 
 func (c *Cluster) own(namespace string) error {

@@ -16,9 +16,9 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
 )
 
-// Compile reads in what a Gate refers to. What cannot be read is marked Unavailable in
+// compile reads in what a Gate refers to. What cannot be read is marked Unavailable in
 // the Config, so that what does not need it can still be decided.
-func Compile(ctx context.Context, g *v1beta1.Gate, from Source) (gate.Config, error) {
+func compile(ctx context.Context, g *v1beta1.Gate, from Source) (gate.Config, error) {
 	c := gate.Config{
 		Name:          g.Name,
 		Environment:   g.Spec.Environment,
@@ -50,10 +50,13 @@ func policySet(ctx context.Context, p v1beta1.PolicySource, from Source) gate.Po
 		}
 		return set
 	}
+	if p.ConfigMap == nil {
+		return gate.PolicySet{Name: "policies", Unavailable: "an entry of spec.policies has neither builtin nor configMap"}
+	}
 	name := p.ConfigMap.Namespace + "/" + p.ConfigMap.Name
 	data, err := from.ConfigMap(ctx, p.ConfigMap.Namespace, p.ConfigMap.Name)
 	if err != nil {
-		return gate.PolicySet{Name: name, Unavailable: fmt.Sprintf("ConfigMap %s with policies: %v", name, err)}
+		return gate.PolicySet{Name: name, Unavailable: fmt.Sprintf("ConfigMap %s with policies: %v", name, same(err))}
 	}
 	set := gate.PolicySet{Name: name, Modules: map[string]string{}}
 	for file, module := range data {
@@ -87,10 +90,11 @@ func requirement(r *intstr.IntOrString) gate.Requirement {
 		return gate.Requirement{Count: int(r.IntVal)}
 	case r.StrVal == "none":
 		return gate.Requirement{None: true}
-	case r.StrVal == "all":
-		return gate.Requirement{All: true}
-	default:
+	case r.StrVal == "any":
 		return gate.Requirement{Count: 1}
+	default:
+		// "all", and what the schema lets nobody write: that must not ask for less.
+		return gate.Requirement{All: true}
 	}
 }
 
@@ -110,7 +114,7 @@ func authority(ctx context.Context, a v1beta1.Authority, i int, from Source) gat
 	name := ref.Namespace + "/" + ref.Name
 	data, err := from.Secret(ctx, ref.Namespace, ref.Name)
 	if err != nil {
-		out.Unavailable = fmt.Sprintf("Secret %s with the key of authority %s: %v", name, out.Name, err)
+		out.Unavailable = fmt.Sprintf("Secret %s with the key of authority %s: %v", name, out.Name, same(err))
 		return out
 	}
 	key, ok := data[ref.Key]
@@ -131,7 +135,7 @@ func authority(ctx context.Context, a v1beta1.Authority, i int, from Source) gat
 func ValidateGate(g *v1beta1.Gate) field.ErrorList {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
-	if _, err := Matches(g, nil, nil); err != nil {
+	if _, err := matches(g, nil, nil); err != nil {
 		errs = append(errs, field.Invalid(spec.Child("match"), g.Spec.Match, err.Error()))
 	}
 	for i, p := range g.Spec.Policies {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"golang.org/x/sync/errgroup"
@@ -96,29 +97,39 @@ func (j *Judge) Workload(ctx context.Context, w *v1beta1.Workload, known map[str
 	return out
 }
 
-// gates finds the namespace and the Gates that match, with their references read in.
+// gates finds the namespace and the Gates that match, with their references read in. That
+// none matches is said only after asking past the cache: a Gate, or a namespace's label,
+// that was applied a moment before the Workload has to count.
 func (j *Judge) gates(ctx context.Context, w *v1beta1.Workload) (gate.Namespace, []gate.Config, error) {
-	ns, err := j.source.Namespace(ctx, w.Namespace)
-	if err != nil {
-		return ns, nil, fmt.Errorf("labels of namespace %s, which decide what Gate applies: %w", w.Namespace, err)
+	ns, matched, err := j.match(ctx, w, false)
+	if err != nil || len(matched) == 0 {
+		ns, matched, err = j.match(ctx, w, true)
 	}
-	all, err := j.source.Gates(ctx)
-	if err != nil {
-		return ns, nil, fmt.Errorf("list Gates: %w", err)
-	}
-	matched, err := matching(all, ns, w)
 	if err != nil {
 		return ns, nil, err
 	}
 	var configs []gate.Config
 	for i := range matched {
-		c, err := Compile(ctx, &matched[i], j.source)
+		c, err := compile(ctx, &matched[i], j.source)
 		if err != nil {
 			return ns, nil, err
 		}
 		configs = append(configs, c)
 	}
 	return ns, configs, nil
+}
+
+func (j *Judge) match(ctx context.Context, w *v1beta1.Workload, fresh bool) (gate.Namespace, []v1beta1.Gate, error) {
+	ns, err := j.source.Namespace(ctx, w.Namespace, fresh)
+	if err != nil {
+		return ns, nil, fmt.Errorf("labels of namespace %s, which decide what Gate applies: %w", w.Namespace, same(err))
+	}
+	all, err := j.source.Gates(ctx, fresh)
+	if err != nil {
+		return ns, nil, fmt.Errorf("list Gates: %w", err)
+	}
+	matched, err := matching(all, ns, w)
+	return ns, matched, err
 }
 
 func gatesRemedy(err error, namespace string) string {
@@ -154,7 +165,7 @@ func notRendered(object gate.ObjectRef, err error) gate.Finding {
 		Message: err.Error(), Remedy: "run `sluice render` on the manifest and correct the field",
 	}
 	if patch := new(render.PatchError); errors.As(err, &patch) {
-		f.Path = "spec.patches"
+		f.Path, f.Message = patch.Path, patch.Err.Error()
 	}
 	return f
 }
@@ -245,7 +256,7 @@ func (j *Judge) keychain(ctx context.Context, w *v1beta1.Workload) (authn.Keycha
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("image pull Secret %s/%s: %w", w.Namespace, s.Name, err)
+			return nil, fmt.Errorf("image pull Secret %s/%s: %w", w.Namespace, s.Name, same(err))
 		}
 		if len(raw) == 0 {
 			continue
@@ -276,12 +287,31 @@ func dockerConfig(raw []byte) (credentials, error) {
 	return config.Auths, nil
 }
 
-// Resolve implements authn.Keychain.
+// Resolve implements authn.Keychain. As for the kubelet a key may have a scheme and a
+// path, and the longest that matches counts; the wildcards that the kubelet knows besides
+// are not.
 func (c credentials) Resolve(target authn.Resource) (authn.Authenticator, error) {
-	for _, key := range []string{target.RegistryStr(), "https://" + target.RegistryStr(), "https://" + target.RegistryStr() + "/v1/"} {
-		if auth, ok := c[key]; ok {
-			return authn.FromConfig(auth), nil
+	best, found := -1, authn.Anonymous
+	for key, auth := range c {
+		name := registryName(key)
+		if len(name) <= best || name != target.RegistryStr() && name != target.String() && !strings.HasPrefix(target.String(), name+"/") {
+			continue
 		}
+		best, found = len(name), authn.FromConfig(auth)
 	}
-	return authn.Anonymous, nil
+	return found, nil
+}
+
+// registryName is a docker config's key without what clients put around it.
+func registryName(key string) string {
+	_, name, ok := strings.Cut(key, "://")
+	if !ok {
+		name = key
+	}
+	name = strings.TrimSuffix(name, "/")
+	name = strings.TrimSuffix(strings.TrimSuffix(name, "/v1"), "/v2")
+	if host, rest, _ := strings.Cut(name, "/"); host == "docker.io" {
+		return strings.TrimSuffix("index.docker.io/"+rest, "/")
+	}
+	return name
 }

@@ -20,10 +20,10 @@ import (
 // Source reads Kubernetes objects: from files in the CLI, from the cluster elsewhere. An
 // object that is not there is an apierrors NotFound error.
 type Source interface {
-	// Gates returns every Gate.
-	Gates(ctx context.Context) ([]v1beta1.Gate, error)
-	// Namespace returns the labels of a namespace.
-	Namespace(ctx context.Context, name string) (gate.Namespace, error)
+	// Gates returns every Gate. With fresh the answer must not lag behind what was written.
+	Gates(ctx context.Context, fresh bool) ([]v1beta1.Gate, error)
+	// Namespace returns the labels of a namespace. With fresh the answer must not lag.
+	Namespace(ctx context.Context, name string, fresh bool) (gate.Namespace, error)
 	// ConfigMap returns the data of a ConfigMap that a Gate names.
 	ConfigMap(ctx context.Context, namespace, name string) (map[string]string, error)
 	// Secret returns the data of a Secret that a Gate names.
@@ -37,7 +37,7 @@ type Source interface {
 func matching(gates []v1beta1.Gate, ns gate.Namespace, w *v1beta1.Workload) ([]v1beta1.Gate, error) {
 	var out []v1beta1.Gate
 	for _, g := range gates {
-		ok, err := Matches(&g, ns.Labels, w.Labels)
+		ok, err := matches(&g, ns.Labels, w.Labels)
 		if err != nil {
 			return nil, err
 		}
@@ -49,29 +49,29 @@ func matching(gates []v1beta1.Gate, ns gate.Namespace, w *v1beta1.Workload) ([]v
 	return out, nil
 }
 
-// Matches says whether a Gate judges a Workload with these labels in a namespace with
+// matches says whether a Gate judges a Workload with these labels in a namespace with
 // those.
-func Matches(g *v1beta1.Gate, namespace, object map[string]string) (bool, error) {
+func matches(g *v1beta1.Gate, namespace, object map[string]string) (bool, error) {
+	all := true
 	for _, m := range []struct {
+		path     string
 		selector *metav1.LabelSelector
 		labels   map[string]string
-		path     string
 	}{
-		{g.Spec.Match.NamespaceSelector, namespace, "spec.match.namespaceSelector"},
-		{g.Spec.Match.ObjectSelector, object, "spec.match.objectSelector"},
+		{"spec.match.namespaceSelector", g.Spec.Match.NamespaceSelector, namespace},
+		{"spec.match.objectSelector", g.Spec.Match.ObjectSelector, object},
 	} {
 		if m.selector == nil {
 			continue
 		}
+		// Both are read even where the first decides: ValidateGate has to find a broken one.
 		s, err := metav1.LabelSelectorAsSelector(m.selector)
 		if err != nil {
 			return false, fmt.Errorf("gate %s: %s: %w", g.Name, m.path, err)
 		}
-		if !s.Matches(labels.Set(m.labels)) {
-			return false, nil
-		}
+		all = all && s.Matches(labels.Set(m.labels))
 	}
-	return true, nil
+	return all, nil
 }
 
 // Files is a Source over objects that were read from files.
@@ -84,10 +84,10 @@ type Files struct {
 }
 
 // Gates implements Source.
-func (f *Files) Gates(context.Context) ([]v1beta1.Gate, error) { return f.GateList, nil }
+func (f *Files) Gates(context.Context, bool) ([]v1beta1.Gate, error) { return f.GateList, nil }
 
 // Namespace implements Source.
-func (f *Files) Namespace(_ context.Context, name string) (gate.Namespace, error) {
+func (f *Files) Namespace(_ context.Context, name string, _ bool) (gate.Namespace, error) {
 	l, ok := f.Namespaces[name]
 	if !ok {
 		return gate.Namespace{}, notFound("namespaces", name)
@@ -117,6 +117,21 @@ func (f *Files) Secret(_ context.Context, namespace, name string) (map[string][]
 // user's own docker login is used instead, which an empty answer means.
 func (f *Files) PullSecret(_ context.Context, namespace, name string) ([]byte, error) {
 	return f.Secrets[namespace+"/"+name][".dockerconfigjson"], nil
+}
+
+// worded gives "there is none" the same words whatever Source says it: a cache, an API
+// server and a list of files each have their own, and a verdict holds them.
+type worded struct{ error }
+
+func (worded) Error() string { return "it does not exist" }
+
+func (w worded) Unwrap() error { return w.error }
+
+func same(err error) error {
+	if apierrors.IsNotFound(err) {
+		return worded{err}
+	}
+	return err
 }
 
 func notFound(resource, name string) error {

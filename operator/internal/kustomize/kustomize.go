@@ -8,30 +8,42 @@ import (
 	"fmt"
 	"sync"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/kustomize/kyaml/openapi"
+
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
 var door sync.Mutex
 
+// The bound is a package variable too, and by default there is none. It is set before
+// anything of the process can read it.
+func init() { jsonpatch.AccumulatedCopySizeLimit = limits.PatchCopyBytes }
+
 // Build builds the kustomization in folder of fsys. No plugin runs, whether exec,
 // container or Helm, and files are only read below the kustomization that names them;
-// keeping bases inside a root and refusing remote ones is the file system's and the
-// caller's part.
-func Build(fsys filesys.FileSystem, folder string) (resmap.ResMap, error) {
+// keeping bases inside a root, refusing remote ones and CheckAliases are the file
+// system's and the caller's part. A panic inside Kustomize comes back as an error.
+func Build(fsys filesys.FileSystem, folder string) (resources resmap.ResMap, err error) {
 	door.Lock()
 	defer door.Unlock()
+	defer func() {
+		if p := recover(); p != nil {
+			resources, err = nil, fmt.Errorf("kustomize build: it gave up on this input: %v", p)
+		}
+	}()
 	openapi.ResetOpenAPI()
 	defer openapi.ResetOpenAPI()
 	options := krusty.MakeDefaultOptions()
 	options.LoadRestrictions = types.LoadRestrictionsRootOnly
 	options.PluginConfig = types.DisabledPluginConfig()
-	resources, err := krusty.MakeKustomizer(options).Run(fsys, folder)
+	resources, err = krusty.MakeKustomizer(options).Run(fsys, folder)
 	if err != nil {
-		return nil, fmt.Errorf("kustomize build %s: %w", folder, err)
+		return nil, fmt.Errorf("kustomize build: %w", err)
 	}
 	return resources, nil
 }

@@ -40,7 +40,7 @@ func decode(t *testing.T, text string) []*unstructured.Unstructured {
 // definitions are the CRDs of the operator.
 func definitions(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
-	paths, err := filepath.Glob("../../../kustomize/base/crds/*.yaml")
+	paths, err := filepath.Glob("../../../kustomize/base/crds/sluice.dev_*.yaml")
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no CRDs in kustomize/base/crds (%v)", err)
 	}

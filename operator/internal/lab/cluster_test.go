@@ -330,7 +330,7 @@ func TestCluster_WaitReportsAPartThatEnded(t *testing.T) {
 	for i := range left {
 		left[i] = filepath.Base(left[i])
 	}
-	want := "etcd.log kube-apiserver.log kube-controller-manager.log kubeconfig lab-node.log"
+	want := "audit.log etcd.log kube-apiserver.log kube-controller-manager.log kubeconfig lab-node.log"
 	if got := strings.Join(left, " "); got != want {
 		t.Errorf("a folder that was given holds %q after Stop, want %q", got, want)
 	}

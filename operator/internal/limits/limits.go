@@ -39,6 +39,14 @@ const (
 	SourceFiles = 4096
 	// SourceDepth is how deep folders may nest below the root.
 	SourceDepth = 32
+	// ExpandedBytes is how large a YAML document may become when its aliases are written
+	// out. The parsers count the aliases that they follow, not the bytes that come of it:
+	// 30 KiB of text behind 8000 aliases would be 240 MB. The largest object that etcd
+	// stores is 1.5 MiB.
+	ExpandedBytes = 16 << 20
+	// PatchCopyBytes is how much the copy operations of one JSON 6902 patch may add to an
+	// object: a patch that copies an object into itself doubles it with every line.
+	PatchCopyBytes = 1 << 20
 	// Objects is how many objects one check may judge or render.
 	Objects = 20000
 	// ImagesPerObject is how many distinct images one object may name.
@@ -54,6 +62,9 @@ const (
 	Findings = 200
 	// MessageBytes is the longest message a policy may give.
 	MessageBytes = 1024
+	// ErrorBytes is the longest error that the command prints; the cause stands at the end
+	// of what Kustomize says.
+	ErrorBytes = 8 << 10
 	// PolicyBytes is the largest set of Rego modules from one source.
 	PolicyBytes = 1 << 20
 	// PolicySteps is how many expressions the policies of one source may evaluate over

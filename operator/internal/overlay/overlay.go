@@ -4,24 +4,18 @@
 package overlay
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"sort"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/yaml"
 
@@ -48,7 +42,7 @@ func Read(root, name string, stdin io.Reader) ([]Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		return Parse("-", raw)
+		return parse(Stdin, raw)
 	}
 	abs, err := filepath.Abs(name)
 	if err != nil {
@@ -56,27 +50,18 @@ func Read(root, name string, stdin io.Reader) ([]Object, error) {
 	}
 	info, err := os.Stat(abs)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("read: %w", err)
 	}
 	rootPath, below, err := locate(root, abs, info.IsDir())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	handle, err := os.OpenRoot(rootPath)
 	if err != nil {
 		return nil, fmt.Errorf("open root: %w", err)
 	}
 	defer handle.Close()
-	fsys := &rooted{root: handle}
-	objects, err := read(fsys, below)
-	if err != nil {
-		return nil, err
-	}
-	shown := fromHere(rootPath)
-	for i := range objects {
-		objects[i].File = shown(objects[i].File)
-	}
-	return objects, nil
+	return read(&rooted{root: handle, shown: fromHere(rootPath)}, below)
 }
 
 // fromHere names files below root the way the user would type them.
@@ -96,12 +81,14 @@ func fromHere(root string) func(string) string {
 
 func read(fsys *rooted, below string) ([]Object, error) {
 	switch {
+	case slices.Contains(konfig.RecognizedKustomizationFileNames(), path.Base(below)) && !fsys.IsDir(below):
+		return nil, fmt.Errorf("%s is a kustomization: name its folder, to have it built", fsys.shown(below))
 	case !fsys.IsDir(below):
 		raw, err := fsys.ReadFile(below)
 		if err != nil {
 			return nil, err
 		}
-		return Parse(below, raw)
+		return parse(fsys.shown(below), raw)
 	case kustomizationFile(fsys, below) != "":
 		return build(fsys, below)
 	default:
@@ -109,24 +96,26 @@ func read(fsys *rooted, below string) ([]Object, error) {
 	}
 }
 
-// locate finds the root and the path below it.
+// locate finds the root and the path below it. Without a root given it is looked for from
+// the path as it is written: a symlink in a repository must not take its target's
+// surroundings for the root.
 func locate(root, abs string, isDir bool) (string, string, error) {
 	resolved, err := filepath.EvalSymlinks(abs)
 	if err != nil {
-		return "", "", fmt.Errorf("%s: %w", abs, err)
+		return "", "", err
 	}
 	if root == "" {
-		root = workTree(resolved, isDir)
+		root = workTree(abs, isDir)
 	}
 	if root, err = filepath.Abs(root); err != nil {
-		return "", "", fmt.Errorf("%s: %w", root, err)
+		return "", "", fmt.Errorf("root: %w", err)
 	}
 	if root, err = filepath.EvalSymlinks(root); err != nil {
 		return "", "", fmt.Errorf("root: %w", err)
 	}
 	below, err := filepath.Rel(root, resolved)
 	if err != nil || below == ".." || strings.HasPrefix(below, ".."+string(filepath.Separator)) {
-		return "", "", fmt.Errorf("%s is not inside the root %s", abs, root)
+		return "", "", fmt.Errorf("it is %s, which is not inside the root %s", resolved, root)
 	}
 	return root, filepath.ToSlash(below), nil
 }
@@ -149,39 +138,52 @@ func workTree(abs string, isDir bool) string {
 }
 
 func readFolder(fsys *rooted, below string) ([]Object, error) {
-	var files []string
-	err := fs.WalkDir(fsys.root.FS(), inside(below), func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && p != inside(below) {
-			return fs.SkipDir
-		}
-		switch path.Ext(p) {
-		case ".yaml", ".yml", ".json":
-			if !d.IsDir() {
-				files = append(files, p)
-			}
-		}
-		return nil
-	})
+	files, err := manifests(fsys, inside(below))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", below, err)
+		return nil, fmt.Errorf("%s: %w", fsys.shown(below), err)
 	}
-	sort.Strings(files)
 	var objects []Object
 	for _, file := range files {
 		raw, err := fsys.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		found, err := Parse(file, raw)
+		found, err := parse(fsys.shown(file), raw)
 		if err != nil {
 			return nil, err
 		}
 		objects = append(objects, found...)
 	}
-	return bounded(below, objects)
+	return bounded(fsys.shown(below), objects)
+}
+
+// manifests lists the files of a plain folder. Hidden folders are left out. A folder that
+// is a kustomization is an error: its files are not what would be applied.
+func manifests(fsys *rooted, top string) ([]string, error) {
+	var files []string
+	err := fs.WalkDir(fsys.root.FS(), top, func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && p == top:
+			return nil
+		case d.IsDir() && strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir
+		case d.IsDir() && strings.Count(p, "/")-strings.Count(top, "/") > limits.SourceDepth:
+			return fmt.Errorf("%s: folders nest deeper than %d (limits.SourceDepth)", p, limits.SourceDepth)
+		case d.IsDir() && kustomizationFile(fsys, p) != "":
+			return fmt.Errorf("%s is a kustomization: name it itself, or move it out of this folder", fsys.shown(p))
+		case d.IsDir():
+			return nil
+		}
+		switch path.Ext(p) {
+		case ".yaml", ".yml", ".json":
+			files = append(files, p)
+		}
+		return nil
+	})
+	sort.Strings(files)
+	return files, err
 }
 
 func build(fsys *rooted, below string) ([]Object, error) {
@@ -189,14 +191,17 @@ func build(fsys *rooted, below string) ([]Object, error) {
 		return nil, err
 	}
 	built, err := kustomize.Build(&originated{rooted: fsys, folder: inside(below)}, "/"+inside(below))
-	if err != nil {
-		return nil, err
+	if fsys.over != nil {
+		return nil, fsys.over
 	}
-	objects, err := fromResources(built, inside(below))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", fsys.shown(below), err)
 	}
-	return bounded(below, objects)
+	objects, err := fromResources(fsys, built, inside(below))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", fsys.shown(below), err)
+	}
+	return bounded(fsys.shown(below), objects)
 }
 
 func bounded(name string, objects []Object) ([]Object, error) {
@@ -208,16 +213,16 @@ func bounded(name string, objects []Object) ([]Object, error) {
 
 const originAnnotation = "config.kubernetes.io/origin"
 
-func fromResources(built resmap.ResMap, below string) ([]Object, error) {
+func fromResources(fsys *rooted, built resmap.ResMap, below string) ([]Object, error) {
 	var objects []Object
 	for _, res := range built.Resources() {
 		raw, err := res.MarshalJSON()
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", below, err)
+			return nil, err
 		}
 		u := &unstructured.Unstructured{}
 		if err := u.UnmarshalJSON(raw); err != nil {
-			return nil, fmt.Errorf("%s: %w", below, err)
+			return nil, err
 		}
 		file := below
 		annotations := u.GetAnnotations()
@@ -235,7 +240,7 @@ func fromResources(built resmap.ResMap, below string) ([]Object, error) {
 			annotations = nil
 		}
 		u.SetAnnotations(annotations)
-		objects = append(objects, Object{Unstructured: u, File: file})
+		objects = append(objects, Object{Unstructured: u, File: fsys.shown(file)})
 	}
 	return objects, nil
 }
@@ -254,75 +259,9 @@ func (o *originated) ReadFile(name string) ([]byte, error) {
 	}
 	doc := map[string]any{}
 	if err := yaml.Unmarshal(raw, &doc); err != nil {
-		return nil, fmt.Errorf("%s: %w", inside(name), err)
+		return nil, fmt.Errorf("%s: %w", o.shown(inside(name)), err)
 	}
 	asked, _ := doc["buildMetadata"].([]any)
 	doc["buildMetadata"] = append(asked, "originAnnotations")
 	return yaml.Marshal(doc)
-}
-
-var yamlLine = regexp.MustCompile(`line (\d+)`)
-
-// Parse reads every document of a YAML or JSON file. Duplicate keys are refused: two
-// readers may each believe another one. An error names file and line.
-func Parse(file string, raw []byte) ([]Object, error) {
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(raw)))
-	var objects []Object
-	consumed := 0
-	for {
-		doc, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		at := bytes.Index(raw[consumed:], doc)
-		if at >= 0 {
-			consumed += at
-		}
-		before := bytes.Count(raw[:consumed], []byte("\n"))
-		found, err := parseDocument(file, doc, before)
-		if err != nil {
-			return nil, err
-		}
-		objects = append(objects, found...)
-		consumed += len(doc)
-	}
-}
-
-func parseDocument(file string, doc []byte, before int) ([]Object, error) {
-	asJSON, err := yaml.YAMLToJSONStrict(doc)
-	if err != nil {
-		return nil, fmt.Errorf("%s:%d: not valid YAML: %s", file, before+errorLine(err), strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "))
-	}
-	if string(asJSON) == "null" {
-		return nil, nil
-	}
-	var content map[string]any
-	if err := json.Unmarshal(asJSON, &content); err != nil {
-		return nil, fmt.Errorf("%s:%d: a manifest has to be an object with apiVersion and kind", file, before+1)
-	}
-	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON(asJSON); err != nil {
-		return nil, fmt.Errorf("%s:%d: a manifest has to be an object with apiVersion and kind: %w", file, before+1, err)
-	}
-	if !u.IsList() {
-		return []Object{{Unstructured: u, File: file}}, nil
-	}
-	var items []Object
-	err = u.EachListItem(func(o runtime.Object) error {
-		items = append(items, Object{Unstructured: o.(*unstructured.Unstructured), File: file})
-		return nil
-	})
-	return items, err
-}
-
-func errorLine(err error) int {
-	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
-		if n, err := strconv.Atoi(m[1]); err == nil {
-			return n
-		}
-	}
-	return 1
 }

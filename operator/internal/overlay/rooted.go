@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"syscall"
 
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/sluice-dev/sluice/operator/internal/kustomize"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
@@ -21,8 +23,13 @@ import (
 // ".." nor a symlink leads out, whatever a manifest says. Only regular files are opened:
 // reading a FIFO or a device would hang or never end.
 type rooted struct {
-	root  *os.Root
+	root *os.Root
+	// shown is a path below the root as the user would type it.
+	shown func(string) string
 	files int
+	// over is set once there were too many files. Kustomize does not pass on why a file
+	// cannot be read.
+	over error
 }
 
 var errReadOnly = errors.New("the overlay's file system is read-only")
@@ -92,25 +99,52 @@ func (r *rooted) Glob(pattern string) ([]string, error) {
 	return matches, nil
 }
 
-// ReadFile reads a regular file of at most limits.SourceFileBytes.
+// ReadFile reads a regular file of at most limits.SourceFileBytes, whose aliases are no
+// bomb if it is YAML.
 func (r *rooted) ReadFile(name string) ([]byte, error) {
 	p := inside(name)
 	if r.files++; r.files > limits.SourceFiles {
-		return nil, fmt.Errorf("read %s: more than %d files (limits.SourceFiles)", p, limits.SourceFiles)
+		r.over = fmt.Errorf("read %s: more than %d files (limits.SourceFiles)", r.shown(p), limits.SourceFiles)
+		return nil, r.over
 	}
+	f, err := r.open(p)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", r.shown(p), err)
+	}
+	defer f.Close()
+	raw, err := readBounded(f, r.shown(p))
+	if err != nil {
+		return nil, err
+	}
+	if err := kustomize.CheckAliases(raw); errors.Is(err, kustomize.ErrExpands) {
+		return nil, fmt.Errorf("%s:1: %w", r.shown(p), err)
+	}
+	return raw, nil
+}
+
+// open looks before it opens, since opening a device can have effects, and again after:
+// what is there may have been exchanged in between. Without O_NONBLOCK opening a FIFO
+// would wait for a writer.
+func (r *rooted) open(p string) (*os.File, error) {
 	info, err := r.root.Stat(p)
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("read %s: not a regular file (%s)", p, info.Mode().Type())
+		return nil, fmt.Errorf("not a regular file (%s)", info.Mode().Type())
 	}
-	f, err := r.root.Open(p)
+	f, err := r.root.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	return readBounded(f, p)
+	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("not a regular file (%s)", info.Mode().Type())
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 func readBounded(from io.Reader, name string) ([]byte, error) {

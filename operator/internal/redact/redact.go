@@ -9,34 +9,45 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns s on one line, without control characters and terminal escapes, cut to
-// at most limit bytes with "…" at the cut. Offending runes are shown as Go escapes, so
-// that a forged line break is visible and not obeyed.
+const cut = "…"
+
+// Text returns s on one line, without control characters, terminal escapes and marks
+// that turn the direction of text, in at most limit bytes; "…" stands at the cut, and
+// counts. Offending runes are shown as Go escapes, so that a forged line break is
+// visible and not obeyed. What Text returned it returns unchanged.
 func Text(s string, limit int) string {
-	if clean(s) && len(s) <= limit {
+	if len(s) <= limit && clean(s) {
 		return s
 	}
 	var b strings.Builder
+	// whole is how much of b still leaves room for the mark of a cut.
+	whole := 0
 	for _, r := range s {
+		if b.Len() <= limit-len(cut) {
+			whole = b.Len()
+		}
 		piece := string(r)
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
+		if !unicode.IsPrint(r) {
 			quoted := strconv.QuoteRune(r)
 			piece = quoted[1 : len(quoted)-1]
 		}
 		if b.Len()+len(piece) > limit {
-			b.WriteString("…")
-			break
+			if limit < len(cut) {
+				return ""
+			}
+			return b.String()[:whole] + cut
 		}
 		b.WriteString(piece)
 	}
 	return b.String()
 }
 
+// clean also finds bytes that are not UTF-8.
 func clean(s string) bool {
 	for _, r := range s {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
+		if !unicode.IsPrint(r) {
 			return false
 		}
 	}
-	return true
+	return utf8.ValidString(s)
 }

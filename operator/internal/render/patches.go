@@ -3,18 +3,33 @@ package render
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"regexp"
 	"strconv"
+	"strings"
 
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/kustomize/kyaml/resid"
-	"sigs.k8s.io/yaml"
+	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/kustomize"
 )
+
+// PatchError says that spec.patches do not apply.
+type PatchError struct {
+	// Path of the field, spec.patches or one of its entries.
+	Path string
+	Err  error
+}
+
+func (e *PatchError) Error() string { return e.Path + ": " + e.Err.Error() }
+
+func (e *PatchError) Unwrap() error { return e.Err }
 
 // patched applies the Workload's patches with Kustomize. Without patches it returns the
 // children as they are: a Kustomize build costs milliseconds and serialises the process.
@@ -22,65 +37,181 @@ func patched(w *v1beta1.Workload, children []map[string]any) ([]map[string]any, 
 	if len(w.Spec.Patches) == 0 {
 		return children, nil
 	}
-	fsys := filesys.MakeFsInMemory()
 	k := types.Kustomization{TypeMeta: types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind}}
+	var err error
+	if k.Patches, err = patches(w, children); err != nil {
+		return nil, err
+	}
+	fsys := filesys.MakeFsInMemory()
 	for i, child := range children {
-		name := "child-" + strconv.Itoa(i) + ".yaml"
-		raw, err := json.Marshal(child)
-		if err != nil {
-			return nil, fmt.Errorf("render %s/%s: %w", w.Namespace, w.Name, err)
-		}
-		if err := fsys.WriteFile(name, raw); err != nil {
-			return nil, fmt.Errorf("render %s/%s: %w", w.Namespace, w.Name, err)
-		}
+		name := "child-" + strconv.Itoa(i) + ".json"
 		k.Resources = append(k.Resources, name)
-	}
-	for _, p := range w.Spec.Patches {
-		patch := types.Patch{Patch: p.Patch}
-		if p.Target != nil {
-			patch.Target = &types.Selector{ResId: resid.ResId{Gvk: resid.Gvk{Kind: p.Target.Kind}, Name: p.Target.Name}}
+		if err := store(fsys, name, child); err != nil {
+			return nil, fmt.Errorf("render %s/%s: %w", w.Namespace, w.Name, err)
 		}
-		k.Patches = append(k.Patches, patch)
 	}
-	raw, err := yaml.Marshal(k)
-	if err != nil {
-		return nil, fmt.Errorf("render %s/%s: %w", w.Namespace, w.Name, err)
-	}
-	if err := fsys.WriteFile("kustomization.yaml", raw); err != nil {
+	if err := store(fsys, "kustomization.yaml", k); err != nil {
 		return nil, fmt.Errorf("render %s/%s: %w", w.Namespace, w.Name, err)
 	}
 	built, err := kustomize.Build(fsys, filesys.SelfDir)
 	if err != nil {
-		return nil, &PatchError{Err: err}
+		return nil, &PatchError{Path: patchesPath, Err: errors.New(quotedConfig.ReplaceAllString(err.Error(), ""))}
 	}
-	return contents(w, built)
+	return contents(w, children, built)
 }
 
-// PatchError says that spec.patches do not apply.
-type PatchError struct{ Err error }
+const patchesPath = "spec.patches"
 
-func (e *PatchError) Error() string { return "spec.patches do not apply: " + e.Err.Error() }
+// quotedConfig is where Kustomize quotes the whole patch before it says what is wrong.
+var quotedConfig = regexp.MustCompile("(?s) with config: `.*?`| from \\[patch: .*\\]")
 
-func (e *PatchError) Unwrap() error { return e.Err }
+func store(fsys filesys.FileSystem, name string, content any) error {
+	raw, err := json.Marshal(content)
+	if err != nil {
+		return err
+	}
+	return fsys.WriteFile(name, raw)
+}
+
+// patches gives each patch its target, and refuses one that changes nothing: a patch that
+// is silently without effect, for a typo in a name, is how hardening gets lost.
+func patches(w *v1beta1.Workload, children []map[string]any) ([]types.Patch, error) {
+	out := make([]types.Patch, 0, len(w.Spec.Patches))
+	renamed := false
+	for i, p := range w.Spec.Patches {
+		target, err := selector(w, p)
+		if err == nil && !renamed && !matches(target, children) {
+			if withoutBudget(w) && matches(target, []map[string]any{{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": map[string]any{"name": w.Name}}}) {
+				// The budget goes when the Workload is scaled to one replica, and scaling must not
+				// fail for it.
+				continue
+			}
+			err = errors.New("it matches none of the children; `sluice render` shows them")
+		}
+		if err != nil {
+			return nil, &PatchError{Path: fmt.Sprintf("%s[%d]", patchesPath, i), Err: err}
+		}
+		// Later patches may name what this one makes of a name.
+		renamed = renamed || strings.Contains(p.Patch, "/metadata/name")
+		out = append(out, types.Patch{Patch: p.Patch, Target: target})
+	}
+	return out, nil
+}
+
+// selector is the children that a patch is for: its target, or the object that a merge
+// patch names.
+func selector(w *v1beta1.Workload, p v1beta1.Patch) (*types.Selector, error) {
+	content, err := single(p.Patch)
+	if err != nil {
+		return nil, err
+	}
+	target := targetOf(p)
+	if content.Kind == kyaml.SequenceNode {
+		if target == nil {
+			return nil, errors.New("a list of JSON 6902 operations needs a target")
+		}
+		return target, nil
+	}
+	var object struct {
+		APIVersion string `yaml:"apiVersion"`
+		Kind       string `yaml:"kind"`
+		Metadata   struct {
+			Name      string `yaml:"name"`
+			Namespace string `yaml:"namespace"`
+		} `yaml:"metadata"`
+	}
+	if err := content.Decode(&object); err != nil {
+		return nil, fmt.Errorf("it is not the patch of an object: %w", err)
+	}
+	if object.APIVersion == "" || object.Kind == "" || object.Metadata.Name == "" {
+		return nil, errors.New("a merge patch has to have apiVersion, kind and metadata.name, also where a target selects")
+	}
+	if target != nil {
+		return target, nil
+	}
+	if ns := object.Metadata.Namespace; ns != "" && ns != w.Namespace {
+		return nil, fmt.Errorf("it is for namespace %q; children are in the Workload's namespace", ns)
+	}
+	group, version := resid.ParseGroupVersion(object.APIVersion)
+	return &types.Selector{ResId: resid.ResId{
+		Gvk:  resid.Gvk{Group: regexp.QuoteMeta(group), Version: regexp.QuoteMeta(version), Kind: regexp.QuoteMeta(object.Kind)},
+		Name: regexp.QuoteMeta(object.Metadata.Name),
+	}}, nil
+}
+
+func targetOf(p v1beta1.Patch) *types.Selector {
+	if p.Target == nil {
+		return nil
+	}
+	return &types.Selector{ResId: resid.ResId{Gvk: resid.Gvk{Kind: p.Target.Kind}, Name: p.Target.Name}}
+}
+
+// single is the one document of a patch.
+func single(patch string) (*kyaml.Node, error) {
+	if err := kustomize.CheckAliases([]byte(patch)); err != nil {
+		return nil, err
+	}
+	decoder := kyaml.NewDecoder(strings.NewReader(patch))
+	var document, second kyaml.Node
+	if err := decoder.Decode(&document); err != nil {
+		return nil, fmt.Errorf("not valid YAML: %w", err)
+	}
+	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
+		return nil, errors.New("it has more than one document: make each a patch of its own")
+	}
+	content := document.Content[0]
+	if content.Kind != kyaml.MappingNode && content.Kind != kyaml.SequenceNode {
+		return nil, errors.New("neither a merge patch nor a list of JSON 6902 operations")
+	}
+	return content, nil
+}
+
+func matches(target *types.Selector, children []map[string]any) bool {
+	s, err := types.NewSelectorRegex(target)
+	if err != nil {
+		return false
+	}
+	for _, child := range children {
+		apiVersion, _ := child["apiVersion"].(string)
+		kind, _ := child["kind"].(string)
+		meta, _ := child["metadata"].(map[string]any)
+		name, _ := meta["name"].(string)
+		group, version := resid.ParseGroupVersion(apiVersion)
+		if s.MatchGvk(resid.Gvk{Group: group, Version: version, Kind: kind}) && s.MatchName(name) {
+			return true
+		}
+	}
+	return false
+}
 
 // contents reads the build back and holds patches to their bounds: they change children,
-// and cannot take them into another namespace or out of the operator's labels.
-func contents(w *v1beta1.Workload, built resmap.ResMap) ([]map[string]any, error) {
+// and cannot turn them into other kinds or take them into another namespace or out of the
+// operator's labels. The operator would apply what they made with its own rights.
+func contents(w *v1beta1.Workload, before []map[string]any, built resmap.ResMap) ([]map[string]any, error) {
+	kinds := map[string]bool{}
+	for _, child := range before {
+		kinds[fmt.Sprint(child["apiVersion"], child["kind"])] = true
+	}
 	var out []map[string]any
 	for _, res := range built.Resources() {
 		raw, err := res.MarshalJSON()
 		if err != nil {
-			return nil, &PatchError{Err: err}
+			return nil, &PatchError{Path: patchesPath, Err: err}
 		}
 		child := map[string]any{}
 		dec := json.NewDecoder(bytes.NewReader(raw))
 		dec.UseNumber()
 		if err := dec.Decode(&child); err != nil {
-			return nil, &PatchError{Err: err}
+			return nil, &PatchError{Path: patchesPath, Err: err}
 		}
 		intNumbers(child)
-		if err := withinBounds(w, res.GetNamespace(), res.GetLabels(), res.GetKind()+"/"+res.GetName()); err != nil {
-			return nil, &PatchError{Err: err}
+		name := res.GetKind() + "/" + res.GetName()
+		err = withinBounds(w, res.GetNamespace(), res.GetLabels(), name)
+		if !kinds[fmt.Sprint(child["apiVersion"], child["kind"])] {
+			err = fmt.Errorf("%s: a patch made it a %v %v; children keep their kind", name, child["apiVersion"], child["kind"])
+		}
+		if err != nil {
+			return nil, &PatchError{Path: patchesPath, Err: err}
 		}
 		out = append(out, child)
 	}
@@ -91,13 +222,9 @@ func withinBounds(w *v1beta1.Workload, namespace string, labels map[string]strin
 	if namespace != w.Namespace {
 		return fmt.Errorf("%s: a patch moved it to namespace %q; children stay in the Workload's namespace", child, namespace)
 	}
-	for _, key := range []string{LabelManagedBy, LabelInstance} {
-		want := w.Name
-		if key == LabelManagedBy {
-			want = ManagedBy
-		}
-		if labels[key] != want {
-			return fmt.Errorf("%s: a patch changed label %s to %q; it has to stay %q", child, key, labels[key], want)
+	for _, label := range [][2]string{{LabelManagedBy, ManagedBy}, {LabelInstance, w.Name}} {
+		if got := labels[label[0]]; got != label[1] {
+			return fmt.Errorf("%s: a patch changed label %s to %q; it has to stay %q", child, label[0], got, label[1])
 		}
 	}
 	return nil

@@ -2,12 +2,14 @@ package render
 
 import (
 	"fmt"
+	"path"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 )
@@ -113,7 +115,7 @@ func (r renderer) container() corev1.Container {
 			})
 			continue
 		}
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "secret-" + s.Name, MountPath: s.MountPath, ReadOnly: true})
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: secretVolume(s.Name), MountPath: s.MountPath, ReadOnly: true})
 	}
 	if spec.Config != nil {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "config", MountPath: spec.Config.MountPath, ReadOnly: true})
@@ -121,8 +123,61 @@ func (r renderer) container() corev1.Container {
 	if spec.Storage != nil {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: dataVolume, MountPath: spec.Storage.MountPath})
 	}
-	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "tmp", MountPath: "/tmp"})
+	if !r.mountsTmp() {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "tmp", MountPath: tmp})
+	}
 	return c
+}
+
+const tmp = "/tmp"
+
+// mounts are the paths that the spec asks for, by field.
+func (r renderer) mounts() [][2]string {
+	var out [][2]string
+	for i, s := range r.w.Spec.Secrets {
+		if !s.EnvFrom {
+			out = append(out, [2]string{fmt.Sprintf("spec.secrets[%d].mountPath", i), path.Clean(s.MountPath)})
+		}
+	}
+	if r.w.Spec.Config != nil {
+		out = append(out, [2]string{"spec.config.mountPath", path.Clean(r.w.Spec.Config.MountPath)})
+	}
+	if r.w.Spec.Storage != nil {
+		out = append(out, [2]string{"spec.storage.mountPath", path.Clean(r.w.Spec.Storage.MountPath)})
+	}
+	return out
+}
+
+// mountsApart refuses what the API server would refuse in the pod: better in the pull
+// request than when the children are applied.
+func (r renderer) mountsApart() error {
+	seen := map[string]string{}
+	for _, m := range r.mounts() {
+		if first, ok := seen[m[1]]; ok {
+			return fmt.Errorf("%s: %s is the path of %s too", m[0], m[1], first)
+		}
+		seen[m[1]] = m[0]
+	}
+	return nil
+}
+
+func (r renderer) mountsTmp() bool {
+	for _, m := range r.mounts() {
+		if m[1] == tmp {
+			return true
+		}
+	}
+	return false
+}
+
+// secretVolume names the volume of a Secret. A Secret's name may be longer than a
+// volume's, and have dots.
+func secretVolume(secret string) string {
+	name := "secret-" + secret
+	if len(validation.IsDNS1123Label(name)) > 0 {
+		return "secret-" + shortHash(secret)
+	}
+	return name
 }
 
 // volumes include a writable /tmp, since the root file system is read-only.
@@ -130,7 +185,7 @@ func (r renderer) volumes() []corev1.Volume {
 	var v []corev1.Volume
 	for _, s := range r.w.Spec.Secrets {
 		if !s.EnvFrom {
-			v = append(v, corev1.Volume{Name: "secret-" + s.Name, VolumeSource: corev1.VolumeSource{
+			v = append(v, corev1.Volume{Name: secretVolume(s.Name), VolumeSource: corev1.VolumeSource{
 				Secret: &corev1.SecretVolumeSource{SecretName: s.Name},
 			}})
 		}
@@ -139,6 +194,9 @@ func (r renderer) volumes() []corev1.Volume {
 		v = append(v, corev1.Volume{Name: "config", VolumeSource: corev1.VolumeSource{
 			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: r.configMapName()}},
 		}})
+	}
+	if r.mountsTmp() {
+		return v
 	}
 	return append(v, corev1.Volume{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 }
@@ -173,7 +231,7 @@ func (r renderer) backupTemplate() corev1.PodTemplateSpec {
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
 			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
 		},
-		VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}},
+		VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: tmp}},
 	}
 	for _, s := range r.w.Spec.Secrets {
 		if s.EnvFrom {
@@ -183,7 +241,7 @@ func (r renderer) backupTemplate() corev1.PodTemplateSpec {
 		}
 	}
 	labels := r.labels()
-	labels[LabelName] = r.w.Name + "-backup"
+	labels[labelName] = r.w.Name + "-backup"
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: labels},
 		Spec: corev1.PodSpec{

@@ -23,11 +23,11 @@ import (
 // Labels that every child carries. ManagedBy is also what the operator's cache selects
 // children by.
 const (
-	LabelName      = "app.kubernetes.io/name"
+	labelName      = "app.kubernetes.io/name"
 	LabelInstance  = "app.kubernetes.io/instance"
-	LabelVersion   = "app.kubernetes.io/version"
+	labelVersion   = "app.kubernetes.io/version"
 	LabelManagedBy = "app.kubernetes.io/managed-by"
-	LabelTenant    = "sluice.dev/tenant"
+	labelTenant    = "sluice.dev/tenant"
 	ManagedBy      = "sluice"
 )
 
@@ -39,6 +39,9 @@ const mainContainer = "app"
 // owner reference: whose they are is not known before the Workload is stored.
 func Children(w *v1beta1.Workload) ([]map[string]any, error) {
 	r := renderer{w: w}
+	if err := r.mountsApart(); err != nil {
+		return nil, err
+	}
 	objects := []runtime.Object{}
 	if w.Spec.ServiceAccountName == "" {
 		objects = append(objects, r.serviceAccount())
@@ -117,10 +120,10 @@ func (r renderer) labels() map[string]string {
 	l := r.selector()
 	l[LabelManagedBy] = ManagedBy
 	if r.w.Spec.Version != "" {
-		l[LabelVersion] = r.w.Spec.Version
+		l[labelVersion] = r.w.Spec.Version
 	}
 	if r.w.Spec.Tenant != "" {
-		l[LabelTenant] = r.w.Spec.Tenant
+		l[labelTenant] = r.w.Spec.Tenant
 	}
 	return l
 }
@@ -130,7 +133,7 @@ func (r renderer) selector() map[string]string { return Selector(r.w.Name) }
 
 // Selector is the labels that select the pods of the Workload of this name.
 func Selector(name string) map[string]string {
-	return map[string]string{LabelName: name, LabelInstance: name}
+	return map[string]string{labelName: name, LabelInstance: name}
 }
 
 func (r renderer) labelSelector() *metav1.LabelSelector {
@@ -216,10 +219,12 @@ func (r renderer) service() *corev1.Service {
 	return s
 }
 
+func withoutBudget(w *v1beta1.Workload) bool { return *w.Spec.Replicas <= 1 }
+
 // disruptionBudget is left out at one replica or none: a budget there blocks every
 // drain for ever or does nothing.
 func (r renderer) disruptionBudget() *policyv1.PodDisruptionBudget {
-	if *r.w.Spec.Replicas <= 1 {
+	if withoutBudget(r.w) {
 		return nil
 	}
 	spec := policyv1.PodDisruptionBudgetSpec{Selector: r.labelSelector()}
@@ -255,11 +260,31 @@ func (r renderer) deployment() *appsv1.Deployment {
 	}
 }
 
+// cronJobName is the longest name of a CronJob: its Jobs' names are eleven characters
+// longer, and have to be labels.
+const cronJobName = 52
+
+// backupName cuts names that leave no room for the suffix, with a hash of the whole in
+// place of what is cut.
+func backupName(workload string) string {
+	const suffix = "-backup"
+	if len(workload)+len(suffix) <= cronJobName {
+		return workload + suffix
+	}
+	hash := "-" + shortHash(workload)
+	return workload[:cronJobName-len(suffix)-len(hash)] + hash + suffix
+}
+
+func shortHash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])[:10]
+}
+
 func (r renderer) backup() *batchv1.CronJob {
 	template := r.backupTemplate()
 	return &batchv1.CronJob{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "batch/v1", Kind: "CronJob"},
-		ObjectMeta: r.meta(r.w.Name + "-backup"),
+		ObjectMeta: r.meta(backupName(r.w.Name)),
 		Spec: batchv1.CronJobSpec{
 			Schedule:          r.w.Spec.Backup.Schedule,
 			ConcurrencyPolicy: batchv1.ForbidConcurrent,

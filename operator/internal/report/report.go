@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/redact"
 )
 
 // JSON is the verdicts as a JSON array of their canonical forms.
@@ -32,7 +34,7 @@ func Denial(verdicts []gate.Verdict) string {
 			word = "denied"
 		}
 		if v.Outcome == gate.OutcomeError {
-			word = "gate " + v.Gate + " could not decide, and blocks until it can"
+			word = strings.TrimSpace("gate "+v.Gate) + " could not decide, and blocks until it can"
 		}
 		fmt.Fprintf(&b, "%s %s", v.Object, word)
 		for _, f := range v.Violations {
@@ -61,7 +63,11 @@ func Warnings(verdicts []gate.Verdict) []string {
 	var out []string
 	for _, v := range verdicts {
 		findings := v.Warnings
-		if v.Outcome == gate.OutcomeWarn {
+		switch v.Outcome {
+		case gate.OutcomeAllow:
+			// A Gate in mode Audit only records what it found.
+			continue
+		case gate.OutcomeWarn:
 			findings = append(append([]gate.Finding(nil), findings...), v.Violations...)
 		}
 		for _, f := range findings {
@@ -83,7 +89,7 @@ func Text(w io.Writer, file string, v gate.Verdict) error {
 		by = " (gate " + v.Gate + ")"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-5s %s: %s%s\n", marks[v.Outcome], file, v.Object, by)
+	fmt.Fprintf(&b, "%-5s %s: %s%s\n", marks[v.Outcome], redact.Text(file, limits.MessageBytes), v.Object, by)
 	for _, i := range v.Images {
 		if i.Outcome == gate.ImageVerified {
 			fmt.Fprintf(&b, "      %s is signed by %s\n        %s\n", i.Image, i.Authority, i.Digest)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"sort"
 	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -30,6 +33,9 @@ type Set struct {
 }
 
 type kind struct {
+	namespaced bool
+	// status is a subresource: a create cannot set it.
+	status     bool
 	structural *structural.Structural
 	validator  validation.SchemaValidator
 	cel        *cel.Validator
@@ -60,6 +66,12 @@ func (s *Set) add(raw []byte) error {
 		return err
 	}
 	for _, version := range crd.Spec.Versions {
+		if !version.Served {
+			continue
+		}
+		if version.Schema == nil {
+			return fmt.Errorf("version %s has no schema", version.Name)
+		}
 		var props apiextensions.JSONSchemaProps
 		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema, &props, nil); err != nil {
 			return err
@@ -73,15 +85,12 @@ func (s *Set) add(raw []byte) error {
 			return err
 		}
 		gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}
-		s.kinds[gvk] = kind{structural: st, validator: validator, cel: cel.NewValidator(st, true, celconfig.PerCallLimit)}
+		s.kinds[gvk] = kind{
+			namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped, status: version.Subresources != nil && version.Subresources.Status != nil,
+			structural: st, validator: validator, cel: cel.NewValidator(st, true, celconfig.PerCallLimit),
+		}
 	}
 	return nil
-}
-
-// Knows says whether a kind is one of Sluice's.
-func (s *Set) Knows(gvk schema.GroupVersionKind) bool {
-	_, ok := s.kinds[gvk]
-	return ok
 }
 
 // Admit returns a copy of the object with the schema's defaults set, or every reason why
@@ -98,6 +107,11 @@ func (s *Set) Admit(ctx context.Context, obj map[string]any, gvk schema.GroupVer
 	for _, path := range unknown {
 		errs = append(errs, field.Invalid(field.NewPath(path), lastSegment(path), "unknown field"))
 	}
+	if k.status {
+		delete(obj, "status")
+	}
+	metadata, metaErrs := k.metadata(obj)
+	errs = append(errs, metaErrs...)
 	defaulting.PruneNonNullableNullsWithoutDefaults(obj, k.structural)
 	defaulting.Default(obj, k.structural)
 	errs = append(errs, validation.ValidateCustomResource(nil, obj, k.validator)...)
@@ -106,14 +120,41 @@ func (s *Set) Admit(ctx context.Context, obj map[string]any, gvk schema.GroupVer
 		// CEL rules may assume a valid shape: their errors would only repeat these.
 		return nil, errs
 	}
+	obj["metadata"] = metadata
 	if k.cel != nil {
-		celErrs, _ := k.cel.Validate(ctx, nil, k.structural, obj, nil, celconfig.RuntimeCELCostBudget)
-		errs = append(errs, celErrs...)
+		errs, _ = k.cel.Validate(ctx, nil, k.structural, obj, nil, celconfig.RuntimeCELCostBudget)
 	}
 	if len(errs) > 0 {
 		return nil, errs
 	}
 	return obj, nil
+}
+
+// metadata checks what no schema says: names and labels. It returns the metadata as the
+// server keeps it: for a kind that is in no namespace without the one that Kustomize puts
+// on whatever it does not know.
+func (k kind) metadata(obj map[string]any) (map[string]any, field.ErrorList) {
+	at := field.NewPath("metadata")
+	raw, ok := obj["metadata"].(map[string]any)
+	if !ok {
+		return nil, field.ErrorList{field.Required(at, "an object has to have a name")}
+	}
+	meta := &metav1.ObjectMeta{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(raw, meta, true); err != nil {
+		return nil, field.ErrorList{field.Invalid(at, "(not shown)", err.Error())}
+	}
+	if !k.namespaced {
+		meta.Namespace = metav1.NamespaceNone
+	}
+	errs := apivalidation.ValidateObjectMeta(meta, k.namespaced, apivalidation.NameIsDNSSubdomain, at)
+	kept, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta)
+	if err != nil {
+		return nil, append(errs, field.InternalError(at, err))
+	}
+	if kept["creationTimestamp"] == nil {
+		delete(kept, "creationTimestamp")
+	}
+	return kept, errs
 }
 
 func (s *Set) versions(group string) []string {
@@ -123,6 +164,7 @@ func (s *Set) versions(group string) []string {
 			out = append(out, gvk.GroupVersion().String()+" "+gvk.Kind)
 		}
 	}
+	sort.Strings(out)
 	return out
 }
 

@@ -6,8 +6,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +93,56 @@ func TestParity_TheThreeGatesGiveTheSameBytes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOperator_TellsOfItself reads what a cluster's probes and Prometheus read, and what
+// the operator's own rights did not allow it.
+func TestOperator_TellsOfItself(t *testing.T) {
+	s := newSuite(t)
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if body := get(t, s.stage.ManagerURL+path); body != "ok" {
+			t.Errorf("%s answers %q", path, body)
+		}
+	}
+	series := []string{
+		`sluice_verdicts_total{point="admission",verdict="Allow"}`, `sluice_verdicts_total{point="reconcile",verdict="Allow"}`,
+		`sluice_decision_seconds_bucket{point="admission",le="`, `sluice_registry_requests_total{code="200",operation="resolve"}`,
+		`sluice_child_writes_total{kind="StatefulSet",operation="apply"}`, "sluice_status_writes_total", `leader_election_master_status{name="sluice.dev"} 1`,
+	}
+	missing := series
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		exposed := get(t, s.stage.MetricsURL)
+		missing = slices.DeleteFunc(slices.Clone(series), func(name string) bool { return strings.Contains(exposed, name) })
+		return len(missing) == 0, nil
+	})
+	if err != nil {
+		t.Errorf("/metrics has no %v: %v", missing, err)
+	}
+	log, err := os.ReadFile(s.stage.Manager.Log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := bytes.Index(log, []byte("forbidden")); i >= 0 {
+		t.Errorf("the operator lacks a right: %s", log[max(0, i-300):min(len(log), i+300)])
+	}
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
 }
 
 func newSuite(t *testing.T) *suite {

@@ -49,12 +49,7 @@ func run(ctx context.Context, keep bool) (err error) {
 			return fmt.Errorf("step %d (%s): %w", i+1, step.title, err)
 		}
 	}
-	rss, err := d.stage.Manager.RSS()
-	if err != nil {
-		return err
-	}
-	fmt.Printf("\nAll %d steps came out as they should, in %.1f s. The operator holds %d MiB.\n",
-		len(steps), time.Since(begin).Seconds(), rss>>20)
+	fmt.Printf("\nAll %d steps came out as they should, in %.1f s.\n", len(steps), time.Since(begin).Seconds())
 	if !keep {
 		return nil
 	}
@@ -91,6 +86,12 @@ func start(ctx context.Context) (*demo, error) {
 		_ = d.close()
 		return nil, err
 	}
+	rss, err := d.stage.Manager.RSS()
+	if err != nil {
+		_ = d.close()
+		return nil, err
+	}
+	fmt.Printf("   the operator is ready and holds %d MiB\n", rss>>20)
 	return d, nil
 }
 

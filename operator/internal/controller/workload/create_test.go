@@ -40,7 +40,7 @@ func TestReconcile_GivesASignedWorkloadItsChildren(t *testing.T) {
 			t.Errorf("%s has owner %+v", name, owner)
 		}
 		for key, want := range map[string]string{
-			render.LabelManagedBy: "sluice", render.LabelInstance: "web", render.LabelName: "web", render.LabelVersion: "1.2.3", render.LabelTenant: "shop",
+			render.LabelManagedBy: "sluice", render.LabelInstance: "web", "app.kubernetes.io/name": "web", "app.kubernetes.io/version": "1.2.3", "sluice.dev/tenant": "shop",
 		} {
 			if got := c.GetLabels()[key]; got != want {
 				t.Errorf("%s has label %s=%q, want %q", name, key, got, want)

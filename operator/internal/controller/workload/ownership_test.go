@@ -18,7 +18,7 @@ import (
 // claimOf makes an object look like a child of the Workload.
 func claimOf(w *v1beta1.Workload, o client.Object) client.Object {
 	o.SetNamespace(w.Namespace)
-	o.SetLabels(map[string]string{render.LabelManagedBy: render.ManagedBy, render.LabelInstance: w.Name, render.LabelName: w.Name})
+	o.SetLabels(map[string]string{render.LabelManagedBy: render.ManagedBy, render.LabelInstance: w.Name, "app.kubernetes.io/name": w.Name})
 	o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(w, v1beta1.GroupVersion.WithKind(v1beta1.WorkloadKind))})
 	return o
 }

@@ -1,0 +1,438 @@
+package gather_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/registry"
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
+)
+
+// stand is a registry with one signed and one unsigned image, and the objects of a
+// cluster with one Gate.
+type stand struct {
+	registry *testkit.Registry
+	key      *testkit.Key
+	other    *testkit.Key
+	files    *gather.Files
+	digest   string
+}
+
+// twoKeys are made once: cosign's own way to encrypt them takes a second each.
+var twoKeys = sync.OnceValues(func() (keys [2]*testkit.Key, err error) {
+	for i := range keys {
+		if keys[i], err = testkit.NewKey(); err != nil {
+			return keys, err
+		}
+	}
+	return keys, nil
+})
+
+func newStand(t *testing.T) *stand {
+	t.Helper()
+	keys, err := twoKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stand{registry: testkit.NewRegistry(testkit.RegistryOptions{Referrers: true}), key: keys[0], other: keys[1]}
+	t.Cleanup(s.registry.Close)
+	if s.digest, err = testkit.PushImage(s.image("signed"), "signed"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.key.SignBundle(s.registry.Host()+"/shop/signed", s.digest); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := testkit.PushImage(s.image("unsigned"), "unsigned"); err != nil {
+		t.Fatal(err)
+	}
+	s.files = &gather.Files{
+		GateList:   []v1beta1.Gate{s.gate("prod")},
+		Namespaces: map[string]map[string]string{"shop": {"environment": "prod"}},
+		ConfigMaps: map[string]map[string]string{},
+		Secrets:    map[string]map[string][]byte{},
+	}
+	s.registry.ResetCounts()
+	return s
+}
+
+func (s *stand) image(name string) string { return s.registry.Host() + "/shop/" + name + ":1" }
+
+func (s *stand) gate(name string) v1beta1.Gate {
+	return v1beta1.Gate{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1beta1.GateSpec{
+			Environment: "prod", Mode: v1beta1.GateModeEnforce, UnmatchedImages: v1beta1.UnmatchedImagesDeny,
+			Match: v1beta1.GateMatch{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"environment": "prod"}}},
+			Images: []v1beta1.ImageRule{{
+				Match:       s.registry.Host() + "/shop/**",
+				Authorities: []v1beta1.Authority{{Name: "release-key", Key: v1beta1.PublicKey{Inline: s.key.PublicPEM}}},
+			}},
+		},
+	}
+}
+
+func (s *stand) judge(w *v1beta1.Workload, known map[string]string) gather.Judgement {
+	return gather.NewJudge(s.files, registry.New(registry.Options{})).Workload(context.Background(), w, known)
+}
+
+func workload(image string) *v1beta1.Workload {
+	return &v1beta1.Workload{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"},
+		Spec:       v1beta1.WorkloadSpec{Image: image, Replicas: new(int32(1))},
+	}
+}
+
+// findings is everything that the verdicts say.
+func findings(j gather.Judgement) string {
+	var b strings.Builder
+	for _, v := range j.Verdicts {
+		for _, f := range append(v.Violations, v.Warnings...) {
+			fmt.Fprintf(&b, "%s %s %s: %s; %s\n", f.Policy, f.Object, f.Path, f.Message, f.Remedy)
+		}
+	}
+	return b.String()
+}
+
+// TestJudge_Workload goes through what can be missing or broken around one Workload.
+func TestJudge_Workload(t *testing.T) {
+	const broken = "c3VwZXItc2VjcmV0"
+	for name, c := range map[string]struct {
+		image   string
+		prepare func(*stand, *v1beta1.Workload)
+		want    []gate.Outcome
+		says    []string
+		// requests to the registry; -1 where they do not matter.
+		requests int
+	}{
+		"a signed image": {image: "signed", want: []gate.Outcome{gate.OutcomeAllow}, requests: -1},
+		"an unsigned image": {image: "unsigned", want: []gate.Outcome{gate.OutcomeDeny}, requests: -1,
+			says: []string{"signature Deployment/shop/web spec.template.spec.containers[0].image", "release-key", "cosign sign"}},
+		"an image of another registry": {image: "-", want: []gate.Outcome{gate.OutcomeDeny}, says: []string{"no image rule of gate prod matches docker.io/library/nginx"},
+			prepare: func(_ *stand, w *v1beta1.Workload) { w.Spec.Image = "nginx" }},
+		"no image at all": {image: "-", want: []gate.Outcome{gate.OutcomeDeny}, says: []string{"no image is named"},
+			prepare: func(_ *stand, w *v1beta1.Workload) { w.Spec.Image = "" }},
+		"an unsigned sidecar by a patch": {image: "signed", want: []gate.Outcome{gate.OutcomeDeny}, requests: -1, says: []string{"spec.template.spec.containers[1].image"},
+			prepare: func(s *stand, w *v1beta1.Workload) {
+				w.Spec.Patches = []v1beta1.Patch{{Target: &v1beta1.PatchTarget{Kind: "Deployment"},
+					Patch: "- {op: add, path: /spec/template/spec/containers/-, value: {name: x, image: '" + s.image("unsigned") + "'}}\n"}}
+			}},
+		"a patch that does not apply": {image: "signed", want: []gate.Outcome{gate.OutcomeDeny}, says: []string{"render Workload/shop/web spec.patches[0]: it matches none", "sluice render"},
+			prepare: func(_ *stand, w *v1beta1.Workload) {
+				w.Spec.Patches = []v1beta1.Patch{{Target: &v1beta1.PatchTarget{Kind: "StatefulSet"}, Patch: "- {op: remove, path: /spec}"}}
+			}},
+		"a namespace without the label": {image: "signed", want: []gate.Outcome{gate.OutcomeDeny}, says: []string{"no Gate matches", "shop"},
+			prepare: func(s *stand, _ *v1beta1.Workload) { s.files.Namespaces["shop"] = nil }},
+		"no Gate": {image: "signed", want: []gate.Outcome{gate.OutcomeDeny}, says: []string{"no Gate matches"},
+			prepare: func(s *stand, _ *v1beta1.Workload) { s.files.GateList = nil }},
+		"a namespace that is not known": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, says: []string{"labels of namespace shop", "does not exist", "add the manifest of namespace shop"},
+			prepare: func(s *stand, _ *v1beta1.Workload) { delete(s.files.Namespaces, "shop") }},
+		"two Gates, one of them stricter": {image: "signed", want: []gate.Outcome{gate.OutcomeDeny, gate.OutcomeAllow}, requests: -1, says: []string{"requireDigest"},
+			prepare: func(s *stand, _ *v1beta1.Workload) {
+				strict := s.gate("a-strict")
+				strict.Spec.Images[0].RequireDigest = true
+				s.files.GateList = append(s.files.GateList, strict)
+			}},
+		"two Gates, one for other objects": {image: "signed", want: []gate.Outcome{gate.OutcomeAllow}, requests: -1,
+			prepare: func(s *stand, _ *v1beta1.Workload) {
+				other := s.gate("other")
+				other.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "data"}}
+				s.files.GateList = append(s.files.GateList, other)
+			}},
+		"a Gate with a selector that is none": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, says: []string{"gate prod: spec.match.namespaceSelector"},
+			prepare: func(s *stand, _ *v1beta1.Workload) {
+				s.files.GateList[0].Spec.Match.NamespaceSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}
+			}},
+		"parameters that are no JSON": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, says: []string{"gate prod: spec.parameters.data"},
+			prepare: func(s *stand, _ *v1beta1.Workload) {
+				s.files.GateList[0].Spec.Parameters = map[string]apiextensionsv1.JSON{"data": {Raw: []byte("{")}}
+			}},
+		"a key in a Secret": {image: "signed", want: []gate.Outcome{gate.OutcomeAllow}, requests: -1,
+			prepare: func(s *stand, _ *v1beta1.Workload) {
+				s.keyFrom("release")
+				s.files.Secrets["sluice-system/release"] = map[string][]byte{"cosign.pub": []byte(s.key.PublicPEM)}
+			}},
+		"a key in a Secret that there is not": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, requests: -1, says: []string{"Secret sluice-system/release with the key of authority release-key: it does not exist"},
+			prepare: func(s *stand, _ *v1beta1.Workload) { s.keyFrom("release") }},
+		"a Secret without the key": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, requests: -1, says: []string{`Secret sluice-system/release has no key "cosign.pub" for authority release-key`},
+			prepare: func(s *stand, _ *v1beta1.Workload) {
+				s.keyFrom("release")
+				s.files.Secrets["sluice-system/release"] = map[string][]byte{"other": []byte(s.key.PublicPEM)}
+			}},
+		"a Secret with something else": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, requests: -1, says: []string{"Secret sluice-system/release", "release-key"},
+			prepare: func(s *stand, _ *v1beta1.Workload) {
+				s.keyFrom("release")
+				s.files.Secrets["sluice-system/release"] = map[string][]byte{"cosign.pub": []byte(broken)}
+			}},
+		"a ConfigMap with policies that deny": {image: "signed", want: []gate.Outcome{gate.OutcomeDeny}, requests: -1, says: []string{"nothing passes", "sluice-system/rules"},
+			prepare: func(s *stand, _ *v1beta1.Workload) {
+				s.policiesFrom("rules")
+				s.files.ConfigMaps["sluice-system/rules"] = map[string]string{"a.rego": "package a\ndeny contains \"nothing passes\" if true\n", "a_test.rego": "not rego", "notes": "not rego"}
+			}},
+		"a ConfigMap that there is not": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, requests: -1, says: []string{"ConfigMap sluice-system/rules with policies: it does not exist"},
+			prepare: func(s *stand, _ *v1beta1.Workload) { s.policiesFrom("rules") }},
+		"a ConfigMap without policies": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, requests: -1, says: []string{"ConfigMap sluice-system/rules has no key that ends in .rego"},
+			prepare: func(s *stand, _ *v1beta1.Workload) {
+				s.policiesFrom("rules")
+				s.files.ConfigMaps["sluice-system/rules"] = map[string]string{"a_test.rego": "package a"}
+			}},
+		"a builtin that there is not": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, requests: -1, says: []string{`no builtin policy group "restrcted"`, "restricted"},
+			prepare: func(s *stand, _ *v1beta1.Workload) {
+				s.files.GateList[0].Spec.Policies = []v1beta1.PolicySource{{Builtin: "restrcted"}}
+			}},
+		"a policy from nowhere": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, requests: -1, says: []string{"neither builtin nor configMap"},
+			prepare: func(s *stand, _ *v1beta1.Workload) {
+				s.files.GateList[0].Spec.Policies = []v1beta1.PolicySource{{}}
+			}},
+		"a rule that asks for nothing": {image: "unsigned", want: []gate.Outcome{gate.OutcomeAllow},
+			prepare: func(s *stand, _ *v1beta1.Workload) {
+				none := intstr.FromString("none")
+				s.files.GateList[0].Spec.Images[0].Require = &none
+			}},
+		"a requirement that there is not asks for all": {image: "signed", want: []gate.Outcome{gate.OutcomeDeny}, requests: -1,
+			prepare: func(s *stand, _ *v1beta1.Workload) {
+				some := intstr.FromString("some")
+				rule := &s.files.GateList[0].Spec.Images[0]
+				rule.Require, rule.Authorities = &some, append(rule.Authorities, v1beta1.Authority{Key: v1beta1.PublicKey{Inline: s.other.PublicPEM}})
+			}},
+		"a registry that answers 500": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, requests: -1, says: []string{"500", "spec.template.spec.containers[0].image"},
+			prepare: func(s *stand, _ *v1beta1.Workload) { s.registry.Override(nil, testkit.Status(500)) }},
+		"signatures that cannot be read": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, requests: -1, says: []string{"503"},
+			prepare: func(s *stand, _ *v1beta1.Workload) {
+				s.registry.Override(testkit.PathContains("/referrers/"), testkit.Status(503))
+			}},
+		"an image that there is not": {image: "gone", want: []gate.Outcome{gate.OutcomeError}, requests: -1, says: []string{"404", "push the image first"}},
+		"a pull Secret that is broken": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, says: []string{"image pull Secret shop/registry: not a docker config"},
+			prepare: func(s *stand, w *v1beta1.Workload) {
+				w.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
+				s.files.Secrets["shop/registry"] = map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths": {"a": {"auth": "` + broken + `!"}}}`)}
+			}},
+		"a pull Secret that there is not": {image: "signed", want: []gate.Outcome{gate.OutcomeAllow}, requests: -1,
+			prepare: func(_ *stand, w *v1beta1.Workload) {
+				w.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStand(t)
+			w := workload(s.image(c.image))
+			if c.prepare != nil {
+				c.prepare(s, w)
+			}
+			j := s.judge(w, nil)
+			var got []gate.Outcome
+			for _, v := range j.Verdicts {
+				got = append(got, v.Outcome)
+			}
+			if fmt.Sprint(got) != fmt.Sprint(c.want) {
+				t.Fatalf("verdicts are %v and should be %v:\n%s", got, c.want, findings(j))
+			}
+			if j.Blocked() != gate.Worst(j.Verdicts).Outcome.Blocks() {
+				t.Error("Blocked does not go by the worst verdict")
+			}
+			for _, want := range c.says {
+				if !strings.Contains(findings(j), want) {
+					t.Errorf("the findings do not say %q:\n%s", want, findings(j))
+				}
+			}
+			if strings.Contains(findings(j), broken) {
+				t.Errorf("the findings hold a Secret's content:\n%s", findings(j))
+			}
+			if c.requests >= 0 && s.registry.Requests() != c.requests {
+				t.Errorf("requests to the registry: %v", s.registry.Counts())
+			}
+		})
+	}
+}
+
+func (s *stand) keyFrom(secret string) {
+	s.files.GateList[0].Spec.Images[0].Authorities[0].Key = v1beta1.PublicKey{Secret: &v1beta1.SecretKeyRef{
+		NamespacedName: v1beta1.NamespacedName{Name: secret, Namespace: "sluice-system"}, Key: "cosign.pub",
+	}}
+}
+
+func (s *stand) policiesFrom(name string) {
+	s.files.GateList[0].Spec.Policies = []v1beta1.PolicySource{{ConfigMap: &v1beta1.NamespacedName{Name: name, Namespace: "sluice-system"}}}
+}
+
+func TestJudge_WhatRunsIsWhatWasVerified(t *testing.T) {
+	s := newStand(t)
+	j := s.judge(workload(s.image("signed")), nil)
+	pinned := s.registry.Host() + "/shop/signed@" + s.digest
+	if got := fmt.Sprint(j.Deployable()); !strings.Contains(got, "image:"+pinned) || strings.Contains(got, s.image("signed")) {
+		t.Errorf("%s is not in %s", pinned, got)
+	}
+	if got := fmt.Sprint(j.Children); !strings.Contains(got, "image:"+s.image("signed")) {
+		t.Errorf("the children are not as written: %s", got)
+	}
+}
+
+func TestJudge_DigestsThatAreKnownAreNotResolvedAndStillVerified(t *testing.T) {
+	s := newStand(t)
+	w := workload(s.image("signed"))
+	known := s.judge(w, nil).Digests
+	// The tag moves to an image that nobody signed.
+	if _, err := testkit.PushImage(s.image("signed"), "moved"); err != nil {
+		t.Fatal(err)
+	}
+	s.registry.ResetCounts()
+	j := s.judge(w, known)
+	if j.Blocked() || j.Digests[s.image("signed")] != s.digest {
+		t.Errorf("known digest: %s", findings(j))
+	}
+	if n := s.registry.Counts()["HEAD manifests"]; n != 0 {
+		t.Errorf("the tag was looked up: %v", s.registry.Counts())
+	}
+	if s.registry.Requests() == 0 {
+		t.Error("the signatures were not read")
+	}
+	if j := s.judge(w, nil); !j.Blocked() {
+		t.Error("without it the moved tag passes")
+	}
+	unsigned := testkit.DigestOf("another")
+	if j := s.judge(w, map[string]string{s.image("signed"): unsigned}); !j.Blocked() {
+		t.Error("a forged digest passes")
+	}
+	if j := s.judge(w, map[string]string{s.image("signed"): "sha256:nonsense"}); !j.Blocked() {
+		t.Error("nonsense for a digest passes")
+	}
+}
+
+func TestJudge_StatusAndToolMetadataAreNoInput(t *testing.T) {
+	s := newStand(t)
+	clean := s.judge(workload(s.image("signed")), nil)
+	w := workload(s.image("signed"))
+	w.Status = v1beta1.WorkloadStatus{Phase: v1beta1.PhaseReady, Images: []v1beta1.ImageStatus{{Image: s.image("signed"), Digest: testkit.DigestOf("x"), SignedBy: "root"}}}
+	w.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}"}
+	w.UID, w.ResourceVersion, w.Generation, w.Finalizers = "u", "1", 7, []string{"a/b"}
+	s.policiesFrom("rules")
+	s.files.ConfigMaps["sluice-system/rules"] = map[string]string{"a.rego": `package a
+deny contains sprintf("%v", [object.keys(input.workload)]) if object.keys(input.workload) != {"apiVersion", "kind", "metadata", "spec"}
+deny contains key if {
+	some key, _ in input.workload.metadata
+	not key in {"name", "namespace", "creationTimestamp"}
+}
+`}
+	j := s.judge(w, nil)
+	if j.Blocked() {
+		t.Errorf("a policy sees more than the spec: %s", findings(j))
+	}
+	if j.Digests[s.image("signed")] != clean.Digests[s.image("signed")] {
+		t.Error("the status was believed")
+	}
+}
+
+func TestJudge_GivesTheSameBytesEveryTime(t *testing.T) {
+	s := newStand(t)
+	s.files.GateList[0].Spec.Policies = []v1beta1.PolicySource{{Builtin: "restricted"}, {Builtin: "reliability"}}
+	s.files.GateList = append(s.files.GateList, s.gate("another"))
+	w := workload(s.image("unsigned"))
+	first := s.judge(w, nil)
+	for range 10 {
+		again := s.judge(w, nil)
+		for i, v := range again.Verdicts {
+			if !bytes.Equal(v.Canonical(), first.Verdicts[i].Canonical()) {
+				t.Fatalf("%s\n%s", first.Verdicts[i].Canonical(), v.Canonical())
+			}
+		}
+	}
+}
+
+func TestJudge_LogsInWithThePullSecret(t *testing.T) {
+	for name, c := range map[string]struct {
+		key  func(host string) string
+		want string
+	}{
+		"by host":                         {func(h string) string { return h }, "shop"},
+		"by URL":                          {func(h string) string { return "https://" + h + "/v1/" }, "shop"},
+		"by path":                         {func(h string) string { return h + "/shop" }, "shop"},
+		"not for another path":            {func(h string) string { return h + "/shopping" }, ""},
+		"not for another host":            {func(string) string { return "registry.example.com" }, ""},
+		"not for a host that ends so":     {func(h string) string { return h + ".evil.io" }, ""},
+		"not for a path that starts so":   {func(h string) string { return h + "/sho" }, ""},
+		"not for the whole of a registry": {func(h string) string { return h + "/other/" }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStand(t)
+			var user string
+			s.registry.Override(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				user, _, _ = r.BasicAuth()
+				w.WriteHeader(http.StatusForbidden)
+			}))
+			w := workload(s.image("signed"))
+			w.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
+			auth := base64.StdEncoding.EncodeToString([]byte("shop:password"))
+			s.files.Secrets["shop/registry"] = map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths": {"` + c.key(s.registry.Host()) + `": {"auth": "` + auth + `"}}}`)}
+			j := s.judge(w, nil)
+			if !j.Blocked() || strings.Contains(findings(j), "password") || strings.Contains(findings(j), auth) {
+				t.Errorf("findings: %s", findings(j))
+			}
+			if user != c.want {
+				t.Errorf("logged in as %q, want %q", user, c.want)
+			}
+		})
+	}
+}
+
+func TestEvidence_OfAnImageThatCannotBeRead(t *testing.T) {
+	s := newStand(t)
+	img := gate.Image{Ref: "a b"}
+	gather.Evidence(context.Background(), registry.New(registry.Options{Keychain: authn.DefaultKeychain}), &img, nil, nil)
+	if img.Invalid == "" || s.registry.Requests() != 0 {
+		t.Errorf("%+v", img)
+	}
+}
+
+func TestValidateGate(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*v1beta1.Gate)
+		says   []string
+	}{
+		"a Gate as it should be": {func(*v1beta1.Gate) {}, nil},
+		"a builtin that there is not": {func(g *v1beta1.Gate) {
+			g.Spec.Policies = []v1beta1.PolicySource{{Builtin: "restricted"}, {Builtin: "rest"}}
+		},
+			[]string{"spec.policies[1].builtin", "restricted"}},
+		"a pattern for any host": {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "**/web" }, []string{"spec.images[0].match", "written out"}},
+		"an empty pattern":       {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "" }, []string{"spec.images[0].match"}},
+		"a key that is none": {func(g *v1beta1.Gate) { g.Spec.Images[0].Authorities[0].Key.Inline = "top secret" },
+			[]string{"spec.images[0].authorities[0].key.inline", "(not shown)"}},
+		"one name for two authorities": {func(g *v1beta1.Gate) {
+			g.Spec.Images[0].Authorities = append(g.Spec.Images[0].Authorities, g.Spec.Images[0].Authorities[0])
+		}, []string{"spec.images[0].authorities[1].name"}},
+		"a selector that is none": {func(g *v1beta1.Gate) {
+			g.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": ""}}
+		}, []string{"spec.match", "objectSelector"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStand(t)
+			g := s.gate("prod")
+			c.change(&g)
+			errs := gather.ValidateGate(&g)
+			if (len(errs) == 0) != (c.says == nil) {
+				t.Fatalf("errors: %v", errs)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(errs.ToAggregate().Error(), want) {
+					t.Errorf("%q is not said: %v", want, errs)
+				}
+			}
+			if len(errs) > 0 && strings.Contains(errs.ToAggregate().Error(), "top secret") {
+				t.Error("a key that may be a private one is shown")
+			}
+		})
+	}
+}

@@ -1,0 +1,181 @@
+package schema_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/kustomize/base/crds"
+	"github.com/sluice-dev/sluice/operator/internal/schema"
+)
+
+var (
+	api client.Client
+	set *schema.Set
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	top := filepath.Join("..", "..", "..")
+	env := &envtest.Environment{
+		BinaryAssetsDirectory: filepath.Join(top, "bin", "tools"),
+		CRDDirectoryPaths:     []string{filepath.Join(top, "kustomize", "base", "crds")},
+	}
+	config, err := env.Start()
+	if err != nil {
+		panic("start the control plane (run `make tools` first): " + err.Error())
+	}
+	defer func() { _ = env.Stop() }()
+	plain, err := client.New(config, client.Options{})
+	if err != nil {
+		panic(err)
+	}
+	// What kubectl asks for.
+	api = client.WithFieldValidation(plain, metav1.FieldValidationStrict)
+	if set, err = schema.Load(crds.Files); err != nil {
+		panic(err)
+	}
+	return m.Run()
+}
+
+func object(t *testing.T, manifest, name string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	raw, err := yaml.YAMLToJSON([]byte(strings.ReplaceAll(manifest, "NAME", name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := u.UnmarshalJSON(raw); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func asJSON(t *testing.T, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func TestSet_AdmitGivesTheDefaultsOfTheAPIServer(t *testing.T) {
+	n := 0
+	for name, manifest := range accepted {
+		n++
+		t.Run(name, func(t *testing.T) {
+			u := object(t, manifest, "accepted-"+strconv.Itoa(n))
+			before := asJSON(t, u.Object)
+			got, errs := set.Admit(context.Background(), u.Object, u.GroupVersionKind())
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			if asJSON(t, u.Object) != before {
+				t.Error("the object that was given is changed")
+			}
+			if err := api.Create(context.Background(), u); err != nil {
+				t.Fatalf("the API server refuses it: %v", err)
+			}
+			if g, w := asJSON(t, got["spec"]), asJSON(t, u.Object["spec"]); g != w {
+				t.Errorf("Admit:      %s\nAPI server: %s", g, w)
+			}
+			admitted := &unstructured.Unstructured{Object: got}
+			if admitted.GetNamespace() != u.GetNamespace() || got["status"] != nil {
+				t.Errorf("namespace %q, status %v", admitted.GetNamespace(), got["status"])
+			}
+		})
+	}
+}
+
+func TestSet_AdmitRefusesWhatTheAPIServerRefuses(t *testing.T) {
+	n := 0
+	for name, c := range refused {
+		n++
+		t.Run(name, func(t *testing.T) {
+			u := object(t, c.manifest, "refused-"+strconv.Itoa(n))
+			got, errs := set.Admit(context.Background(), u.Object, u.GroupVersionKind())
+			if len(errs) == 0 || got != nil {
+				t.Fatalf("Admit takes it: %v", got)
+			}
+			text := errs.ToAggregate().Error()
+			if !strings.Contains(text, c.field) {
+				t.Errorf("%s is not named: %s", c.field, text)
+			}
+			err := api.Create(context.Background(), u)
+			if !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
+				t.Errorf("the API server says: %v", err)
+			}
+		})
+	}
+}
+
+func TestSet_AdmitKnowsOnlyServedVersions(t *testing.T) {
+	for name, c := range map[string]struct{ apiVersion, kind string }{
+		"another version": {"sluice.dev/v1", "Workload"},
+		"another kind":    {"sluice.dev/v1beta1", "Workloads"},
+		"another group":   {"example.com/v1beta1", "Workload"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := object(t, strings.NewReplacer("sluice.dev/v1beta1", c.apiVersion, "kind: Workload", "kind: "+c.kind).Replace(head+"  image: a\n"), "a")
+			_, first := set.Admit(context.Background(), u.Object, u.GroupVersionKind())
+			if len(first) != 1 || first[0].Field != "apiVersion" {
+				t.Fatal(first)
+			}
+			for range 20 {
+				if _, errs := set.Admit(context.Background(), u.Object, u.GroupVersionKind()); errs[0].Error() != first[0].Error() {
+					t.Fatalf("two messages for one object:\n%v\n%v", first[0], errs[0])
+				}
+			}
+		})
+	}
+}
+
+func TestSet_AdmitSurvivesShapesThatNoWorkloadHas(t *testing.T) {
+	for _, manifest := range []string{
+		"metadata: []", "metadata: {name: [a]}", "metadata: {labels: a}", "metadata: {annotations: {a: 1}}", "spec: []", "spec: a", "status: a", "metadata: {ownerReferences: [a]}", "spec: {patches: [a]}",
+	} {
+		t.Run(manifest, func(t *testing.T) {
+			var content map[string]any
+			if err := yaml.Unmarshal([]byte(manifest), &content); err != nil {
+				t.Fatal(err)
+			}
+			u := object(t, head+"  image: a\n", "a")
+			for k, v := range content {
+				u.Object[k] = v
+			}
+			got, errs := set.Admit(context.Background(), u.Object, u.GroupVersionKind())
+			if len(errs) == 0 && manifest != "status: a" {
+				t.Errorf("it is taken: %v", got)
+			}
+		})
+	}
+}
+
+func TestLoad_SaysWhichFileIsBroken(t *testing.T) {
+	for name, content := range map[string]string{
+		"no YAML":          "a: [",
+		"an unknown field": "spek: {}",
+		"no schema":        "spec: {group: example.com, names: {kind: A}, versions: [{name: v1, served: true}]}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := schema.Load(fstest.MapFS{"x.yaml": {Data: []byte(content)}})
+			if err == nil || !strings.Contains(err.Error(), "x.yaml") {
+				t.Errorf("error: %v", err)
+			}
+		})
+	}
+}
