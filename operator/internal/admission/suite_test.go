@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -112,21 +111,23 @@ func runSuite(m *testing.M) (code int, err error) {
 	return code, stop()
 }
 
+// freePort asks the kernel for a port that is free now.
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
+}
+
 // serve runs rotation and webhooks as cmd/manager does. The first certificate is made
 // while there is neither Secret nor webhook configuration.
 func serve() (stop func() error, err error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	address = listener.Addr().String()
-	port, err := strconv.Atoi(address[strings.LastIndexByte(address, ':')+1:])
-	if err != nil {
-		return nil, err
-	}
-	if err := listener.Close(); err != nil {
-		return nil, err
-	}
+	address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	rotation := &admission.Rotation{
 		Client: api, Secret: client.ObjectKey{Namespace: operatorNamespace, Name: certificateSecret}, Configuration: configuration,
 		Hosts: []string{"sluice-webhook.sluice-system.svc", "127.0.0.1"}, Now: time.Now,
@@ -165,10 +166,10 @@ func serve() (stop func() error, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()
-	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	serving := func(context.Context) (bool, error) {
 		return rotation.Ready(nil) == nil && m.GetWebhookServer().StartedChecker()(nil) == nil, nil
-	})
-	if err != nil {
+	}
+	if err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, serving); err != nil {
 		cancel()
 		return nil, fmt.Errorf("the webhooks do not come up: %w", err)
 	}

@@ -211,41 +211,50 @@ func TestWorkloads_JudgeALargeObjectInTime(t *testing.T) {
 	}
 }
 
+const rule = "spec.images[0]"
+
+// refusals are changes to a good Gate, and the field that is refused then; none where it
+// is taken. They are functions since the key is made when the suite starts.
+var refusals = map[string]struct {
+	change func(*v1beta1.Gate)
+	// path of the field; empty where the Gate is taken.
+	path string
+}{
+	"a good one":                      {func(*v1beta1.Gate) {}, ""},
+	"a good key":                      {func(g *v1beta1.Gate) { inline(signer.PublicPEM)(g) }, ""},
+	"no authority":                    {func(g *v1beta1.Gate) { g.Spec.Images[0].Authorities = nil }, rule},
+	"an authority without a key":      {authority(v1beta1.Authority{Name: "a"}), rule + ".authorities[0].key"},
+	"a private key":                   {func(g *v1beta1.Gate) { inline(signer.PrivatePEM)(g) }, rule + ".authorities[0].key.inline"},
+	"a key that is none":              {inline("AAAA"), rule + ".authorities[0].key.inline"},
+	"an unknown group of policies":    {func(g *v1beta1.Gate) { g.Spec.Policies = []v1beta1.PolicySource{{Builtin: "nonesuch"}} }, "spec.policies[0].builtin"},
+	"a pattern without a host":        {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "shop/**" }, rule + ".match"},
+	"a pattern that matches any host": {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "**/shop/web" }, rule + ".match"},
+	"a pattern with a star for host":  {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "*/shop/web" }, rule + ".match"},
+	"a pattern with a tag":            {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "registry.example.com/shop/web:1" }, rule + ".match"},
+	"an empty pattern":                {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "" }, rule + ".match"},
+	"a Secret elsewhere": {authority(v1beta1.Authority{Key: &v1beta1.PublicKey{Secret: &v1beta1.SecretKeyRef{
+		NamespacedName: v1beta1.NamespacedName{Name: "s", Namespace: "shop"}, Key: "k"}}}), rule + ".authorities[0].key.secret.namespace"},
+	"a ConfigMap elsewhere": {func(g *v1beta1.Gate) {
+		g.Spec.Policies = []v1beta1.PolicySource{{ConfigMap: &v1beta1.NamespacedName{Name: "c", Namespace: "shop"}}}
+	}, "spec.policies[0].configMap.namespace"},
+	"one authority twice": {func(g *v1beta1.Gate) {
+		g.Spec.Images[0].Authorities = []v1beta1.Authority{{Name: "a", Key: &v1beta1.PublicKey{Inline: signer.PublicPEM}}, {Name: "a", Key: &v1beta1.PublicKey{Inline: signer.PublicPEM}}}
+	}, rule + ".authorities[1].name"},
+	"a selector that is none": {func(g *v1beta1.Gate) {
+		g.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+	}, "spec.match"},
+}
+
+func authority(a v1beta1.Authority) func(*v1beta1.Gate) {
+	return func(g *v1beta1.Gate) { g.Spec.Images[0].Authorities = []v1beta1.Authority{a} }
+}
+
+func inline(pem string) func(*v1beta1.Gate) {
+	return authority(v1beta1.Authority{Key: &v1beta1.PublicKey{Inline: pem}})
+}
+
 func TestGates_RefuseWhatCouldNotDoWhatItSays(t *testing.T) {
-	key := func(a v1beta1.Authority) func(*v1beta1.Gate) {
-		return func(g *v1beta1.Gate) { g.Spec.Images[0].Authorities = []v1beta1.Authority{a} }
-	}
-	inline := func(pem string) v1beta1.Authority { return v1beta1.Authority{Key: &v1beta1.PublicKey{Inline: pem}} }
-	const images = "spec.images[0]"
-	for name, tc := range map[string]struct {
-		change func(*v1beta1.Gate)
-		// path of the field; empty where the Gate is taken.
-		path string
-	}{
-		"a good one":                      {func(*v1beta1.Gate) {}, ""},
-		"a good key":                      {key(inline(signer.PublicPEM)), ""},
-		"no authority":                    {func(g *v1beta1.Gate) { g.Spec.Images[0].Authorities = nil }, images},
-		"an authority without a key":      {key(v1beta1.Authority{Name: "a"}), images + ".authorities[0].key"},
-		"a private key":                   {key(inline(signer.PrivatePEM)), images + ".authorities[0].key.inline"},
-		"a key that is none":              {key(inline("AAAA")), images + ".authorities[0].key.inline"},
-		"an unknown group of policies":    {func(g *v1beta1.Gate) { g.Spec.Policies = []v1beta1.PolicySource{{Builtin: "nonesuch"}} }, "spec.policies[0].builtin"},
-		"a pattern without a host":        {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "shop/**" }, images + ".match"},
-		"a pattern that matches any host": {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "**/shop/web" }, images + ".match"},
-		"a pattern with a star for host":  {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "*/shop/web" }, images + ".match"},
-		"a pattern with a tag":            {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "registry.example.com/shop/web:1" }, images + ".match"},
-		"an empty pattern":                {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "" }, images + ".match"},
-		"a Secret elsewhere": {key(v1beta1.Authority{Key: &v1beta1.PublicKey{Secret: &v1beta1.SecretKeyRef{
-			NamespacedName: v1beta1.NamespacedName{Name: "s", Namespace: "shop"}, Key: "k"}}}), images + ".authorities[0].key.secret.namespace"},
-		"a ConfigMap elsewhere": {func(g *v1beta1.Gate) {
-			g.Spec.Policies = []v1beta1.PolicySource{{ConfigMap: &v1beta1.NamespacedName{Name: "c", Namespace: "shop"}}}
-		}, "spec.policies[0].configMap.namespace"},
-		"one authority twice": {func(g *v1beta1.Gate) {
-			g.Spec.Images[0].Authorities = []v1beta1.Authority{{Name: "a", Key: &v1beta1.PublicKey{Inline: signer.PublicPEM}}, {Name: "a", Key: &v1beta1.PublicKey{Inline: signer.PublicPEM}}}
-		}, images + ".authorities[1].name"},
-		"a selector that is none": {func(g *v1beta1.Gate) {
-			g.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
-		}, "spec.match"},
-	} {
+	for name, tc := range refusals {
 		t.Run(name, func(t *testing.T) {
 			g := gateFor("tested", v1beta1.GateModeEnforce)
 			tc.change(g)

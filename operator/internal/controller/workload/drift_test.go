@@ -147,35 +147,39 @@ func TestReconcile_PutsDriftBack(t *testing.T) {
 			if strings.Contains(manner, "wipes") && !tc.wiped {
 				continue
 			}
-			t.Run(name+" "+manner, func(t *testing.T) {
-				b := newBench(t)
-				w := b.running("web", full)
-				want := content(b.children())
-				edit(b)
-				b.must(w)
-				if diff := cmp.Diff(want, content(b.children())); diff != "" {
-					t.Fatalf("not put back: %s", diff)
-				}
-				writes := b.taken()
-				onChildren := slices.DeleteFunc(slices.Clone(writes), func(w string) bool { return strings.HasSuffix(w, "Workload") })
-				if len(onChildren) > 2 || len(writes) > 3 {
-					t.Errorf("%d writes: %v", len(writes), writes)
-				}
-				events := strings.Join(b.told(), "\n")
-				if !strings.Contains(events, reasonHealed) || !strings.Contains(events, tc.want) {
-					t.Errorf("events do not tell of %q: %q", tc.want, events)
-				}
-				b.healthy(w)
-				b.must(w)
-				b.taken()
-				b.restart() // a new process knows the child for its own
-				b.must(w)
-				b.expect(w, v1beta1.PhaseReady, reasonReady)
-				if writes := slices.DeleteFunc(b.taken(), func(w string) bool { return w == "apply status of Workload" }); len(writes) > 0 {
-					t.Errorf("at rest: %v", writes)
-				}
-			})
+			t.Run(name+" "+manner, func(t *testing.T) { putsBack(t, edit, tc.want) })
 		}
+	}
+}
+
+// putsBack takes a Workload to Ready, edits a child, and expects it back as it was.
+func putsBack(t *testing.T, edit func(*bench), told string) {
+	t.Helper()
+	b := newBench(t)
+	w := b.running("web", full)
+	want := content(b.children())
+	edit(b)
+	b.must(w)
+	if diff := cmp.Diff(want, content(b.children())); diff != "" {
+		t.Fatalf("not put back: %s", diff)
+	}
+	writes := b.taken()
+	onChildren := slices.DeleteFunc(slices.Clone(writes), func(w string) bool { return strings.HasSuffix(w, "Workload") })
+	if len(onChildren) > 2 || len(writes) > 3 {
+		t.Errorf("%d writes: %v", len(writes), writes)
+	}
+	events := strings.Join(b.told(), "\n")
+	if !strings.Contains(events, reasonHealed) || !strings.Contains(events, told) {
+		t.Errorf("events do not tell of %q: %q", told, events)
+	}
+	b.healthy(w)
+	b.must(w)
+	b.taken()
+	b.restart() // a new process knows the child for its own
+	b.must(w)
+	b.expect(w, v1beta1.PhaseReady, reasonReady)
+	if writes := slices.DeleteFunc(b.taken(), func(w string) bool { return w == "apply status of Workload" }); len(writes) > 0 {
+		t.Errorf("at rest: %v", writes)
 	}
 }
 
