@@ -223,7 +223,7 @@ var refusals = map[string]struct {
 	"a good one":                      {func(*v1beta1.Gate) {}, ""},
 	"a good key":                      {func(g *v1beta1.Gate) { inline(signer.PublicPEM)(g) }, ""},
 	"no authority":                    {func(g *v1beta1.Gate) { g.Spec.Images[0].Authorities = nil }, rule},
-	"an authority without a key":      {authority(v1beta1.Authority{Name: "a"}), rule + ".authorities[0].key"},
+	"an authority without a key":      {authority(v1beta1.Authority{Name: "a"}), rule + ".authorities[0]"},
 	"a private key":                   {func(g *v1beta1.Gate) { inline(signer.PrivatePEM)(g) }, rule + ".authorities[0].key.inline"},
 	"a key that is none":              {inline("AAAA"), rule + ".authorities[0].key.inline"},
 	"an unknown group of policies":    {func(g *v1beta1.Gate) { g.Spec.Policies = []v1beta1.PolicySource{{Builtin: "nonesuch"}} }, "spec.policies[0].builtin"},

@@ -354,9 +354,7 @@ func TestNode_PlaysAFailingImageUntilTheAnnotationGoes(t *testing.T) {
 			if pod.Status.Phase != c.phase || condition(&pod, corev1.PodReady) != corev1.ConditionFalse {
 				t.Errorf("the pod is %s and Ready=%s, want %s and False", pod.Status.Phase, condition(&pod, corev1.PodReady), c.phase)
 			}
-			if err := available(d, 0)(t.Context()); err != nil {
-				t.Error(err)
-			}
+			eventually(t, "its Deployment counts no pod as available", available(d, 0))
 			delete(pod.Annotations, node.FailAnnotation)
 			if err := shared.client.Update(t.Context(), &pod); err != nil {
 				t.Fatal(err)

@@ -165,6 +165,10 @@ func newSuite(t *testing.T) *suite {
 		t.Fatalf("start the lab (run `make build tools` first): %v", err)
 	}
 	t.Cleanup(func() {
+		if t.Failed() {
+			log, err := os.ReadFile(st.Manager.Log())
+			t.Logf("the operator's log ends with (%v): %s", err, log[max(0, len(log)-4000):])
+		}
 		if err := st.Stop(); err != nil {
 			t.Error(err)
 		}
