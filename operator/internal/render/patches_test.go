@@ -113,6 +113,14 @@ func TestPatches_Refused(t *testing.T) {
 		"a kind that gives rights":        {operation("ServiceAccount", "{op: replace, path: /kind, value: Secret}"), []string{"keep their kind"}},
 		"an API group that does":          {operation("ServiceAccount", "{op: replace, path: /apiVersion, value: rbac.authorization.k8s.io/v1}"), []string{"keep their kind"}},
 		"a rename onto another child":     {operation("ConfigMap", "{op: replace, path: /metadata, value: {}}"), []string{"spec.patches"}},
+		"a finalizer":                     {operation("ConfigMap", "{op: add, path: /metadata/finalizers, value: [example.com/hold]}"), []string{"ConfigMap/", "metadata.finalizers"}},
+		"a resource version":              {operation("Deployment", "{op: add, path: /metadata/resourceVersion, value: '1'}"), []string{"metadata.resourceVersion"}},
+		"an owner":                        {operation("Deployment", "{op: add, path: /metadata/ownerReferences, value: [{apiVersion: v1, kind: Node, name: n, uid: u}]}"), []string{"metadata.ownerReferences"}},
+		"managed fields":                  {operation("Deployment", "{op: add, path: /metadata/managedFields, value: [{manager: sluice}]}"), []string{"metadata.managedFields"}},
+		"a status":                        {operation("Deployment", "{op: add, path: /status, value: {replicas: 3}}"), []string{"Deployment/web", "status"}},
+		"a field in another case":         {operation("Deployment", "{op: add, path: /spec/template/spec/containers/0/securitycontext, value: {privileged: true}}"), []string{"Deployment/web", "securitycontext"}},
+		"a field of another type":         {operation("Deployment", "{op: replace, path: /spec/replicas, value: three}"), []string{"Deployment/web"}},
+		"deletion of the pods":            {v1beta1.Patch{Patch: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n$patch: delete\n"}, []string{"what runs the pods"}},
 		"a kind change by annotation":     {v1beta1.Patch{Patch: "apiVersion: v1\nkind: Secret\nmetadata: {name: x, annotations: {internal.config.kubernetes.io/allowKindChange: enabled}}\n", Target: on("ServiceAccount")}, []string{"keep their kind"}},
 	} {
 		t.Run(name, func(t *testing.T) {
