@@ -53,9 +53,21 @@ func run(ctx context.Context, keep bool) (err error) {
 	if !keep {
 		return nil
 	}
-	fmt.Printf("\nThe cluster is left running until Ctrl-C:\n  export KUBECONFIG=%s\n  %s get workloads -A\n", d.stage.Cluster.Kubeconfig(), d.kubectl)
+	fmt.Print(d.directions())
 	_ = d.stage.Cluster.Wait(ctx) // ends with Ctrl-C, which is no failure
 	return nil
+}
+
+// directions say how to go on in the cluster from another shell. The last step deleted
+// every Workload, so they begin with some to look at.
+func (d *demo) directions() string {
+	return fmt.Sprintf(`
+The cluster is left running until Ctrl-C; the operator's log is %[1]s. In another shell, here:
+  export KUBECONFIG=%[2]s
+  %[3]s apply -k kustomize/base/fleet   # two Workloads with signed images
+  %[3]s get workloads -n shop
+  bin/sluice check operator/test/demo/overlay --gate kustomize/overlays/dev --gate %[4]s --registry-mirror %[5]s=%[6]s
+`, d.stage.Manager.Log(), d.stage.Cluster.Kubeconfig(), d.kubectl, d.signer, stage.Registry, d.stage.RegistryAddress)
 }
 
 // demo is what the steps share.
