@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/resource"
@@ -245,15 +246,20 @@ func readBack(res *resource.Resource) (map[string]any, error) {
 
 // wellFormed refuses what the API server would refuse or ignore once every gate has let it
 // pass: a field that there is not, such as securitycontext, and metadata that is the API
-// server's or the operator's to set. A finalizer would keep the Workload from being
-// deleted, and a resource version would make each apply of the child a conflict.
+// server's or the operator's to set. A finalizer, on a child or its pods, would keep the
+// Workload from being deleted, and a resource version would make each apply a conflict.
 func wellFormed(child map[string]any, name string) error {
-	metadata, _ := child["metadata"].(map[string]any)
-	for _, field := range slices.Sorted(maps.Keys(metadata)) {
-		switch field {
-		case "name", "namespace", "labels", "annotations":
-		default:
-			return fmt.Errorf("%s: a patch sets metadata.%s; of metadata, patches may change the name, labels and annotations", name, field)
+	for _, path := range metadataPaths {
+		metadata, _, err := unstructured.NestedMap(child, path...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		for _, field := range slices.Sorted(maps.Keys(metadata)) {
+			switch field {
+			case "name", "namespace", "labels", "annotations":
+			default:
+				return fmt.Errorf("%s: a patch sets %s.%s; of metadata, patches may change name, labels and annotations", name, strings.Join(path, "."), field)
+			}
 		}
 	}
 	if _, ok := child["status"]; ok {
@@ -267,6 +273,14 @@ func wellFormed(child map[string]any, name string) error {
 		return fmt.Errorf("%s: what the patches make of it is no %v: %w", name, child["kind"], err)
 	}
 	return nil
+}
+
+// metadataPaths are where a child has metadata: its own and that of what it makes.
+var metadataPaths = [][]string{
+	{"metadata"},
+	{"spec", "template", "metadata"},
+	{"spec", "jobTemplate", "metadata"},
+	{"spec", "jobTemplate", "spec", "template", "metadata"},
 }
 
 // blank makes an empty object of each kind that a Workload renders to.
