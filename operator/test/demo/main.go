@@ -12,7 +12,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 )
@@ -21,6 +23,8 @@ import (
 const patience = 60 * time.Second
 
 func main() {
+	// The cluster's clients log to a global logger, which prints a stack when nobody set it.
+	log.SetLogger(logr.Discard())
 	keep := flag.Bool("keep", false, "leave the cluster running at the end, until Ctrl-C")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -54,8 +58,7 @@ func run(ctx context.Context, keep bool) (err error) {
 		return nil
 	}
 	fmt.Print(d.directions())
-	_ = d.stage.Cluster.Wait(ctx) // ends with Ctrl-C, which is no failure
-	return nil
+	return d.stage.Cluster.Wait(ctx) // Ctrl-C is no failure; a program that ended by itself is
 }
 
 // directions say how to go on in the cluster from another shell. The last step deleted
