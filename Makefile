@@ -123,7 +123,7 @@ deploy: install ## Install CRDs and operator into the cluster of the current con
 	$(TOOLS)/kubectl apply --server-side -k kustomize/base
 
 .PHONY: undeploy
-undeploy: $(TOOLS)/kubectl ## Remove the operator; CRDs and Workloads stay
+undeploy: $(TOOLS)/kubectl ## Remove the operator; CRDs and Workloads stay, so delete Workloads first
 	$(TOOLS)/kubectl delete --ignore-not-found -k kustomize/base/webhook
 	$(TOOLS)/kubectl delete --ignore-not-found -k kustomize/base/manager
 

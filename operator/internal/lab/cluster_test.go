@@ -313,12 +313,19 @@ func TestCluster_WaitReportsAPartThatEnded(t *testing.T) {
 	if err := c.Wait(ctx); err != nil {
 		t.Errorf("Wait on a healthy cluster: %v", err)
 	}
-	controllers := c.Processes()[2]
-	if err := controllers.signal(syscall.SIGKILL); err != nil {
+	d := deployment("default", "sleeper", 1)
+	d.Spec.Template.Spec.Containers[0].Args = []string{"600"}
+	sleeper, err := c.RunDeployment(t.Context(), "/bin/sleep", d, RunOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "kube-controller-manager ended by itself (signal: killed)") {
-		t.Errorf("got %v, want the part that was killed", err)
+	for _, p := range []*Process{sleeper, c.Processes()[2]} {
+		if err := p.signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), p.Name()+" ended by itself (signal: killed)") {
+			t.Errorf("got %v, want the end of %s", err, p.Name())
+		}
 	}
 	if err := c.Stop(); err != nil {
 		t.Error(err)
@@ -330,7 +337,7 @@ func TestCluster_WaitReportsAPartThatEnded(t *testing.T) {
 	for i := range left {
 		left[i] = filepath.Base(left[i])
 	}
-	want := "audit.log etcd.log kube-apiserver.log kube-controller-manager.log kubeconfig lab-node.log"
+	want := "audit.log default.default.kubeconfig etcd.log kube-apiserver.log kube-controller-manager.log kubeconfig lab-node.log sleeper-lab-1.log"
 	if got := strings.Join(left, " "); got != want {
 		t.Errorf("a folder that was given holds %q after Stop, want %q", got, want)
 	}

@@ -68,6 +68,7 @@ func (c *Cluster) RunDeployment(ctx context.Context, binary string, d *appsv1.De
 	if err := c.own(p); err != nil {
 		return nil, err
 	}
+	go c.watch(p.Done(), p.ended)
 	c.say("%s runs as process %d, with its log in %s", name, p.PID(), p.Log())
 	return p, nil
 }

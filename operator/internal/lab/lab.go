@@ -250,8 +250,8 @@ func (c *Cluster) Processes() []*Process {
 	return append([]*Process(nil), c.processes...)
 }
 
-// Wait blocks until ctx is done (nil) or a part of the control plane ended by itself
-// (an error with the end of its log).
+// Wait blocks until ctx is done (nil) or a part of the control plane, or a Deployment that
+// was run, ended by itself (an error with the end of its log).
 func (c *Cluster) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

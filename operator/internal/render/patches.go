@@ -6,11 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/kustomize/api/resmap"
+	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/kustomize/kyaml/resid"
@@ -190,32 +200,106 @@ func matches(target *types.Selector, children []map[string]any) bool {
 func contents(w *v1beta1.Workload, before []map[string]any, built resmap.ResMap) ([]map[string]any, error) {
 	kinds := map[string]bool{}
 	for _, child := range before {
-		kinds[fmt.Sprint(child["apiVersion"], child["kind"])] = true
+		kinds[kindOf(child)] = true
 	}
 	var out []map[string]any
 	for _, res := range built.Resources() {
-		raw, err := res.MarshalJSON()
+		child, err := readBack(res)
 		if err != nil {
 			return nil, &PatchError{Path: patchesPath, Err: err}
 		}
-		child := map[string]any{}
-		dec := json.NewDecoder(bytes.NewReader(raw))
-		dec.UseNumber()
-		if err := dec.Decode(&child); err != nil {
-			return nil, &PatchError{Path: patchesPath, Err: err}
-		}
-		intNumbers(child)
 		name := res.GetKind() + "/" + res.GetName()
 		err = withinBounds(w, res.GetNamespace(), res.GetLabels(), name)
-		if !kinds[fmt.Sprint(child["apiVersion"], child["kind"])] {
+		switch {
+		case !kinds[kindOf(child)]:
 			err = fmt.Errorf("%s: a patch made it a %v %v; children keep their kind", name, child["apiVersion"], child["kind"])
+		case err == nil:
+			err = wellFormed(child, name)
 		}
 		if err != nil {
 			return nil, &PatchError{Path: patchesPath, Err: err}
 		}
 		out = append(out, child)
 	}
+	if !runs(out) {
+		return nil, &PatchError{Path: patchesPath, Err: errors.New("a patch deletes what runs the pods; set spec.replicas to 0 or delete the Workload instead")}
+	}
 	return out, nil
+}
+
+func kindOf(child map[string]any) string { return fmt.Sprint(child["apiVersion"], " ", child["kind"]) }
+
+func readBack(res *resource.Resource) (map[string]any, error) {
+	raw, err := res.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	child := map[string]any{}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if err := dec.Decode(&child); err != nil {
+		return nil, err
+	}
+	intNumbers(child)
+	return child, nil
+}
+
+// wellFormed refuses what the API server would refuse or ignore once every gate has let it
+// pass: a field that there is not, such as securitycontext, and metadata that is the API
+// server's or the operator's to set. A finalizer, on a child or its pods, would keep the
+// Workload from being deleted, and a resource version would make each apply a conflict.
+func wellFormed(child map[string]any, name string) error {
+	for _, path := range metadataPaths {
+		metadata, _, err := unstructured.NestedMap(child, path...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		for _, field := range slices.Sorted(maps.Keys(metadata)) {
+			switch field {
+			case "name", "namespace", "labels", "annotations":
+			default:
+				return fmt.Errorf("%s: a patch sets %s.%s; of metadata, patches may change name, labels and annotations", name, strings.Join(path, "."), field)
+			}
+		}
+	}
+	if _, ok := child["status"]; ok {
+		return fmt.Errorf("%s: a patch sets status, which is not the spec's to say", name)
+	}
+	into, ok := blank[kindOf(child)]
+	if !ok {
+		return fmt.Errorf("%s: %s is no kind that a Workload renders to", name, kindOf(child))
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(child, into(), true); err != nil {
+		return fmt.Errorf("%s: what the patches make of it is no %v: %w", name, child["kind"], err)
+	}
+	return nil
+}
+
+// metadataPaths are where a child has metadata: its own and that of what it makes.
+var metadataPaths = [][]string{
+	{"metadata"},
+	{"spec", "template", "metadata"},
+	{"spec", "jobTemplate", "metadata"},
+	{"spec", "jobTemplate", "spec", "template", "metadata"},
+}
+
+// blank makes an empty object of each kind that a Workload renders to.
+var blank = map[string]func() any{
+	"v1 ServiceAccount":                  func() any { return &corev1.ServiceAccount{} },
+	"v1 ConfigMap":                       func() any { return &corev1.ConfigMap{} },
+	"v1 Service":                         func() any { return &corev1.Service{} },
+	"networking.k8s.io/v1 NetworkPolicy": func() any { return &networkingv1.NetworkPolicy{} },
+	"policy/v1 PodDisruptionBudget":      func() any { return &policyv1.PodDisruptionBudget{} },
+	"apps/v1 Deployment":                 func() any { return &appsv1.Deployment{} },
+	"apps/v1 StatefulSet":                func() any { return &appsv1.StatefulSet{} },
+	"batch/v1 CronJob":                   func() any { return &batchv1.CronJob{} },
+}
+
+// runs says whether the pods' controller is among the children.
+func runs(children []map[string]any) bool {
+	return slices.ContainsFunc(children, func(c map[string]any) bool {
+		return c["kind"] == "Deployment" || c["kind"] == "StatefulSet"
+	})
 }
 
 func withinBounds(w *v1beta1.Workload, namespace string, labels map[string]string, child string) error {

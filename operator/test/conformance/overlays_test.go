@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,13 +18,11 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
-// TestOverlays_PassTheirOwnGate checks each overlay as a pull request to it would be.
-func TestOverlays_PassTheirOwnGate(t *testing.T) {
-	root, err := stage.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	registry := testkit.NewRegistry(testkit.RegistryOptions{Referrers: true})
+// fleet serves the signed images of the sample fleet, and returns the registry and a file
+// with the key that signed them.
+func fleet(t *testing.T) (registry *testkit.Registry, signer string) {
+	t.Helper()
+	registry = testkit.NewRegistry(testkit.RegistryOptions{Referrers: true})
 	t.Cleanup(registry.Close)
 	key, err := testkit.NewKey()
 	if err != nil {
@@ -34,12 +33,12 @@ func TestOverlays_PassTheirOwnGate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		repository := registry.Host() + "/shop/" + image[:bytes.IndexByte([]byte(image), ':')]
-		if err := key.SignTag(repository, digest); err != nil {
+		name, _, _ := strings.Cut(image, ":")
+		if err := key.SignTag(registry.Host()+"/shop/"+name, digest); err != nil {
 			t.Fatal(err)
 		}
 	}
-	signer := filepath.Join(t.TempDir(), "signer.yaml")
+	signer = filepath.Join(t.TempDir(), "signer.yaml")
 	manifest, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Secret",
 		"metadata":   map[string]any{"name": stage.SignerSecret, "namespace": stage.OperatorNamespace},
@@ -51,6 +50,47 @@ func TestOverlays_PassTheirOwnGate(t *testing.T) {
 	if err := os.WriteFile(signer, manifest, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return registry, signer
+}
+
+// TestReadme_ItsWorkloadPassesItsGate takes the two objects of the README as a reader
+// would who applies both.
+func TestReadme_ItsWorkloadPassesItsGate(t *testing.T) {
+	root, err := stage.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var objects []string
+	for _, block := range strings.Split(string(readme), "```yaml\n")[1:] {
+		object, _, _ := strings.Cut(block, "```")
+		objects = append(objects, object)
+	}
+	registry, signer := fleet(t)
+	objects = append(objects, "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {sluice.dev/environment: prod}}\n")
+	var stdout, stderr bytes.Buffer
+	code := cli.Main(t.Context(), []string{
+		"check", "-", "--gate=" + signer, "--format=json", "--registry-mirror=" + stage.Registry + "=" + registry.Host(),
+	}, strings.NewReader(strings.Join(objects, "---\n")), &stdout, &stderr)
+	if code != 0 {
+		t.Fatalf("exit code %d: %s%s", code, stderr.String(), stdout.String())
+	}
+	verdicts := decode(t, stdout.Bytes())
+	if len(verdicts) != 1 || verdicts[0].Outcome != gate.OutcomeAllow || len(verdicts[0].Images) != 1 {
+		t.Errorf("verdicts: %s", stdout.String())
+	}
+}
+
+// TestOverlays_PassTheirOwnGate checks each overlay as a pull request to it would be.
+func TestOverlays_PassTheirOwnGate(t *testing.T) {
+	root, err := stage.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, signer := fleet(t)
 	for _, environment := range []string{"dev", "ci", "e2e", "prod"} {
 		t.Run(environment, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

@@ -12,7 +12,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 )
@@ -21,6 +23,8 @@ import (
 const patience = 60 * time.Second
 
 func main() {
+	// The cluster's clients log to a global logger, which prints a stack when nobody set it.
+	log.SetLogger(logr.Discard())
 	keep := flag.Bool("keep", false, "leave the cluster running at the end, until Ctrl-C")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -53,9 +57,20 @@ func run(ctx context.Context, keep bool) (err error) {
 	if !keep {
 		return nil
 	}
-	fmt.Printf("\nThe cluster is left running until Ctrl-C:\n  export KUBECONFIG=%s\n  %s get workloads -A\n", d.stage.Cluster.Kubeconfig(), d.kubectl)
-	_ = d.stage.Cluster.Wait(ctx) // ends with Ctrl-C, which is no failure
-	return nil
+	fmt.Print(d.directions())
+	return d.stage.Cluster.Wait(ctx) // Ctrl-C is no failure; a program that ended by itself is
+}
+
+// directions say how to go on in the cluster from another shell. The last step deleted
+// every Workload, so they begin with some to look at.
+func (d *demo) directions() string {
+	return fmt.Sprintf(`
+The cluster is left running until Ctrl-C; the operator's log is %[1]s. In another shell, here:
+  export KUBECONFIG=%[2]s
+  %[3]s apply -k kustomize/base/fleet   # two Workloads with signed images
+  %[3]s get workloads -n shop
+  bin/sluice check operator/test/demo/overlay --gate kustomize/overlays/dev --gate %[4]s --registry-mirror %[5]s=%[6]s
+`, d.stage.Manager.Log(), d.stage.Cluster.Kubeconfig(), d.kubectl, d.signer, stage.Registry, d.stage.RegistryAddress)
 }
 
 // demo is what the steps share.

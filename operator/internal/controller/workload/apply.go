@@ -88,7 +88,7 @@ func drifted(s *scope, d, live *unstructured.Unstructured, changes []delta.Chang
 		// change taken for one of the spec.
 		return true
 	}
-	return live.GetAnnotations()[annotationDesired] == d.GetAnnotations()[annotationDesired] && ours(changes)
+	return live.GetAnnotations()[annotationDesired] == d.GetAnnotations()[annotationDesired] && beyondNotes(changes)
 }
 
 // disowned says that a child does not carry the operator's notes any more as the operator
@@ -102,9 +102,9 @@ func disowned(d, live *unstructured.Unstructured) bool {
 	return false
 }
 
-// ours says whether changes touch more than the operator's own annotations: those differ
-// after an upgrade of the operator or in a new generation, and are no one's edit.
-func ours(changes []delta.Change) bool {
+// beyondNotes says whether changes touch more than the operator's own annotations: those
+// differ after an upgrade of the operator or in a new generation, and are no one's edit.
+func beyondNotes(changes []delta.Change) bool {
 	for _, c := range changes {
 		if !strings.HasPrefix(c.Path, "metadata.annotations.sluice.dev/") {
 			return true

@@ -74,6 +74,24 @@ func TestDelete_RemovesEveryChildAndWaitsForIt(t *testing.T) {
 	}
 }
 
+func TestDelete_SaysWhatItWaitsFor(t *testing.T) {
+	b := newBench(t)
+	w := b.running("web", full)
+	b.edit("Service", "web", func(u *unstructured.Unstructured) { u.SetFinalizers([]string{"example.com/hold"}) })
+	b.remove(w)
+	b.must(w)
+	b.must(w)
+	message := conditionOf(w, v1beta1.ConditionReady).Message
+	if !strings.Contains(message, "Service/web (waits for finalizer example.com/hold)") || !strings.Contains(message, "Deployment/web,") {
+		t.Errorf("Ready: %s", message)
+	}
+	b.collect()
+	b.must(w)
+	if !b.deleted(w) {
+		t.Error("held after the finalizers are off")
+	}
+}
+
 func TestDelete_OrphanLeavesEverythingRunning(t *testing.T) {
 	b := newBench(t)
 	w := b.running("web", full, func(w *v1beta1.Workload) { w.Spec.DeletionPolicy = v1beta1.DeletionPolicyOrphan })

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
 // drifts are edits of others: as a JSON patch, and as what they would apply.
@@ -304,12 +305,55 @@ func TestReconcile_OnlyReportsDriftInReportMode(t *testing.T) {
 	if writes := b.taken(); !slices.Equal(writes, []string{"apply status of Workload"}) {
 		t.Errorf("writes: %v", writes)
 	}
+	if events := strings.Join(b.told(), "\n"); strings.Count(events, reasonDrift) != 1 || strings.Contains(events, "s3cr3t") {
+		t.Errorf("events: %q", events)
+	}
+	if c := conditionOf(w, v1beta1.ConditionImagesVerified); c.Status != metav1.ConditionTrue {
+		t.Errorf("ImagesVerified: %+v", c)
+	}
 
 	// A new spec is no drift: it is applied, and what others changed goes with it.
 	b.update(w, func(w *v1beta1.Workload) { w.Spec.Env[0].Value = "new" })
 	b.must(w)
 	if c := conditionOf(w, v1beta1.ConditionDrifted); c.Status != metav1.ConditionFalse {
 		t.Errorf("Drifted: %+v", c)
+	}
+}
+
+func TestReconcile_DoesNotCallAnImageVerifiedThatSomeoneElsePutThere(t *testing.T) {
+	const stray = "registry.invalid/stray:1"
+	image := map[string]any{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": stray}
+	for name, c := range map[string]struct {
+		mode   v1beta1.DriftMode
+		change map[string]any
+		times  int
+		reason string
+	}{
+		"reported":                 {v1beta1.DriftModeReport, image, 1, reasonDrift},
+		"an added init container":  {v1beta1.DriftModeReport, map[string]any{"op": "add", "path": "/spec/template/spec/initContainers", "value": []any{map[string]any{"name": "stray", "image": stray}}}, 1, reasonDrift},
+		"put back again and again": {v1beta1.DriftModeHeal, image, limits.HealsAtOnce + 1, reasonDriftReturns},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			w := b.running("web", full, func(w *v1beta1.Workload) { w.Spec.Drift = &v1beta1.Drift{Mode: c.mode} })
+			for range c.times {
+				b.patch("Deployment", "web", c.change)
+				b.must(w)
+			}
+			verified := conditionOf(w, v1beta1.ConditionImagesVerified)
+			if verified.Status != metav1.ConditionFalse || verified.Reason != reasonDrift || !strings.Contains(verified.Message, stray) {
+				t.Errorf("ImagesVerified: %+v", verified)
+			}
+			if events := strings.Join(b.told(), "\n"); strings.Count(events, c.reason) != 1 {
+				t.Errorf("events: %q", events)
+			}
+			// What was judged still stands, and the condition with it, once it runs again.
+			b.update(w, func(w *v1beta1.Workload) { w.Spec.Env[0].Value = "new" })
+			b.must(w)
+			if c := conditionOf(w, v1beta1.ConditionImagesVerified); c.Status != metav1.ConditionTrue {
+				t.Errorf("ImagesVerified: %+v", c)
+			}
+		})
 	}
 }
 

@@ -105,18 +105,28 @@ func (r *Reconciler) replaceStatus(ctx context.Context, s *scope, stored *v1beta
 	return nil
 }
 
-// tell raises one event when Ready changes its status or reason.
+// tell raises an event when Ready changes its status or reason, and when children start to
+// differ from what was judged and are not put back.
 func (r *Reconciler) tell(w *v1beta1.Workload, next v1beta1.WorkloadStatus) {
-	before := meta.FindStatusCondition(w.Status.Conditions, v1beta1.ConditionReady)
-	now := meta.FindStatusCondition(next.Conditions, v1beta1.ConditionReady)
+	if now := changed(w, next, v1beta1.ConditionReady); now != nil {
+		kind := "Normal"
+		if next.Phase == v1beta1.PhaseBlocked || next.Phase == v1beta1.PhaseDegraded || now.Reason == reasonUndecided {
+			kind = "Warning"
+		}
+		r.Events.Eventf(w, nil, kind, now.Reason, "Reconcile", "%s", now.Message)
+	}
+	if now := changed(w, next, v1beta1.ConditionDrifted); now != nil && now.Status == metav1.ConditionTrue {
+		r.Events.Eventf(w, nil, "Warning", now.Reason, "Reconcile", "%s", now.Message)
+	}
+}
+
+// changed is a condition whose status or reason is not what it was; nil when they are.
+func changed(w *v1beta1.Workload, next v1beta1.WorkloadStatus, kind string) *metav1.Condition {
+	before, now := meta.FindStatusCondition(w.Status.Conditions, kind), meta.FindStatusCondition(next.Conditions, kind)
 	if before != nil && before.Status == now.Status && before.Reason == now.Reason {
-		return
+		return nil
 	}
-	kind := "Normal"
-	if next.Phase == v1beta1.PhaseBlocked || next.Phase == v1beta1.PhaseDegraded || now.Reason == reasonUndecided {
-		kind = "Warning"
-	}
-	r.Events.Eventf(w, nil, kind, now.Reason, "Reconcile", "%s", now.Message)
+	return now
 }
 
 // clip makes a note fit to be shown: on one line, without control characters, and within

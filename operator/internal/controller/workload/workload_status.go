@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/delta"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/render"
 )
@@ -87,7 +89,7 @@ type standing struct {
 
 func standingOf(s *scope, o *obstacle) standing {
 	if !s.workload.DeletionTimestamp.IsZero() {
-		message := fmt.Sprintf("deleting %d children", len(s.owned))
+		message := leaving(s.owned)
 		if o != nil {
 			message = o.Error()
 		}
@@ -109,6 +111,25 @@ func standingOf(s *scope, o *obstacle) standing {
 		phase = v1beta1.PhaseProgressing
 	}
 	return standing{phase, o.reason, o.message}
+}
+
+// leaving names the children that are still there, and who keeps them there: a finalizer
+// that nobody takes off keeps the Workload too.
+func leaving(children []*unstructured.Unstructured) string {
+	var names []string
+	for _, c := range children[:min(len(children), limits.StatusFindings)] {
+		name := c.GetKind() + "/" + c.GetName()
+		for _, f := range c.GetFinalizers() {
+			if f != metav1.FinalizerDeleteDependents {
+				name += " (waits for finalizer " + f + ")"
+			}
+		}
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return "every child is gone"
+	}
+	return "deleting " + strings.Join(names, ", ")
 }
 
 func standingOfHealth(s *scope) standing {
@@ -241,7 +262,39 @@ func imagesCondition(s *scope) metav1.Condition {
 			return condition(v1beta1.ConditionImagesVerified, metav1.ConditionUnknown, reasonNotJudged, "no Gate looked at the images")
 		}
 	}
+	if stray := unjudged(s); stray != "" && status == metav1.ConditionTrue {
+		status, reason, message = metav1.ConditionFalse, reasonDrift, stray
+	}
 	return condition(v1beta1.ConditionImagesVerified, status, reason, message)
+}
+
+// unjudged names an image in a child that differs from what was judged. Where drift is
+// reported only, or waits to be put back, the verdict says nothing about it.
+func unjudged(s *scope) string {
+	if len(s.drift) == 0 {
+		return ""
+	}
+	for _, d := range s.desired {
+		live := find(s.owned, d)
+		if live == nil {
+			continue
+		}
+		judged := map[string]bool{}
+		want, err := images.Collect([]map[string]any{d.Object})
+		for _, i := range want {
+			judged[i.Ref] = true
+		}
+		have, errLive := images.Collect([]map[string]any{live.Object})
+		if err := errors.Join(err, errLive); err != nil {
+			return "the images of " + d.GetKind() + "/" + d.GetName() + " could not be read: " + err.Error()
+		}
+		for _, i := range have {
+			if !judged[i.Ref] {
+				return d.GetKind() + "/" + d.GetName() + " was changed to run " + i.Ref + ", which was not judged"
+			}
+		}
+	}
+	return ""
 }
 
 func dependenciesCondition(s *scope) metav1.Condition {
