@@ -93,7 +93,7 @@ func (c config) validate(rest []string) error {
 		return fmt.Errorf("--workers=%d: has to be between 1 and 64", c.workers)
 	case c.webhookPort < 1 || c.webhookPort > 65535:
 		return fmt.Errorf("--webhook-port=%d: not a port", c.webhookPort)
-	case c.qps <= 0 || c.qps > 10000:
+	case !(c.qps > 0 && c.qps <= 10000): // also not a number
 		return fmt.Errorf("--kube-api-qps=%v: has to be above 0 and at most 10000", c.qps)
 	case slices.Contains(c.hosts, ""):
 		return errors.New("--webhook-host is empty: name a host or leave the flag out")

@@ -95,11 +95,9 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 	}, registryClient)
 
 	decoder := webhookadmission.NewDecoder(scheme)
-	hooks := m.GetWebhookServer()
-	hooks.Register(admission.PathWorkload, &webhook.Admission{Handler: &admission.Workloads{
-		Judge: judge, Decoder: decoder, Live: m.GetAPIReader(), Metrics: counted,
-	}})
-	hooks.Register(admission.PathGate, &webhook.Admission{Handler: &admission.Gates{Decoder: decoder, OperatorNamespace: c.namespace}})
+	admission.Register(m.GetWebhookServer(),
+		&admission.Workloads{Judge: judge, Decoder: decoder, Live: m.GetAPIReader(), Metrics: counted},
+		&admission.Gates{Decoder: decoder, OperatorNamespace: c.namespace})
 
 	r := &workload.Reconciler{
 		Client: m.GetClient(), Live: m.GetAPIReader(), Judge: judge,

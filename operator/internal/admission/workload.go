@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
@@ -43,6 +44,12 @@ type Workloads struct {
 	// Live reads the Workload that a scale request is about: the cache may lag behind it.
 	Live    client.Reader
 	Metrics *metrics.Set
+}
+
+// Register serves the handlers on a webhook server.
+func Register(server webhook.Server, workloads *Workloads, gates *Gates) {
+	server.Register(PathWorkload, &webhook.Admission{Handler: workloads})
+	server.Register(PathGate, &webhook.Admission{Handler: gates})
 }
 
 // Handle implements admission.Handler. There is no short cut for updates that seem
@@ -73,7 +80,7 @@ func (h *Workloads) subject(ctx context.Context, req admission.Request) (*v1beta
 		return nil, admission.Errored(http.StatusBadRequest, err)
 	}
 	if w.Spec.Replicas == nil {
-		return nil, admission.Errored(http.StatusBadRequest, errors.New("spec.replicas of the Workload is not set; the API server sets its default before it asks"))
+		return nil, admission.Errored(http.StatusBadRequest, errors.New("spec.replicas is not set: the API server sets its default before it asks"))
 	}
 	// The API server's word counts, and not what stands in the object.
 	w.Namespace = req.Namespace

@@ -124,6 +124,9 @@ const (
 	// edit it need no more; a controller that keeps writing a field would otherwise be
 	// answered for ever, and each answer rolls the pods.
 	HealsAtOnce = 3
+	// OverwriteAttempts is how often a child is overwritten at once while its status keeps
+	// changing: a rollout of two pods changes it four times in 100 ms.
+	OverwriteAttempts = 4
 	// HealPause is the longest pause between two times that a child is put back: it starts
 	// at a second and doubles, so a quarrel costs 1440 writes a day and not one a
 	// millisecond.

@@ -6,6 +6,7 @@ import (
 	"sort"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/delta"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
 // apply writes each child that is missing or differs, and no other.
@@ -37,7 +39,7 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, d *unstructured.Unstr
 	if err != nil {
 		return unreadable("CompareFailed", err)
 	}
-	if len(changes) == 0 {
+	if len(changes) == 0 && !disowned(d, live) {
 		s.memory.asDesired[keyOf(d)] = stamp(d, live)
 		return nil
 	}
@@ -55,7 +57,6 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, d *unstructured.Unstr
 		s.lookAgain(wait)
 		return nil
 	}
-	s.memory.putBack(keyOf(d), s.now)
 	first, second := r.overwrite, r.applyChild
 	if live == nil || metadataOnly(changes) {
 		first, second = second, first
@@ -64,6 +65,7 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, d *unstructured.Unstr
 		s.drift = append(s.drift, describeDrift(d, changes)...)
 		return err
 	}
+	s.memory.putBack(keyOf(d), s.now)
 	s.healed = append(s.healed, describeDrift(d, changes)...)
 	r.Metrics.Drift.WithLabelValues(d.GetKind(), "healed").Add(float64(len(changes)))
 	return nil
@@ -81,7 +83,7 @@ func drifted(s *scope, d, live *unstructured.Unstructured, changes []delta.Chang
 	if live == nil {
 		return s.complete
 	}
-	if !holds(live, annotationDesired) || !holdsNote(d, live) {
+	if disowned(d, live) {
 		// Without this, whoever changes a child and the operator's note on it would have the
 		// change taken for one of the spec.
 		return true
@@ -89,9 +91,15 @@ func drifted(s *scope, d, live *unstructured.Unstructured, changes []delta.Chang
 	return live.GetAnnotations()[annotationDesired] == d.GetAnnotations()[annotationDesired] && beyondNotes(changes)
 }
 
-func holdsNote(d, live *unstructured.Unstructured) bool {
-	_, wanted := d.GetAnnotations()[annotationResolved]
-	return !wanted || holds(live, annotationResolved)
+// disowned says that a child does not carry the operator's notes any more as the operator
+// set them, or not in its name. A new process would not know the child for its own.
+func disowned(d, live *unstructured.Unstructured) bool {
+	for _, note := range []string{annotationDesired, annotationResolved} {
+		if _, wanted := d.GetAnnotations()[note]; wanted && !holds(live, note) {
+			return true
+		}
+	}
+	return false
 }
 
 // beyondNotes says whether changes touch more than the operator's own annotations: those
@@ -141,7 +149,7 @@ func (r *Reconciler) write(ctx context.Context, s *scope, d, live *unstructured.
 		if err != nil {
 			return unreadable("CompareFailed", err)
 		}
-		if len(left) == 0 {
+		if len(left) == 0 && !disowned(d, live) {
 			return nil
 		}
 	}
@@ -179,16 +187,37 @@ func (r *Reconciler) applyChild(ctx context.Context, d, live *unstructured.Unstr
 // overwrite replaces the content of a child, all but its metadata and status. This is how
 // a container goes away again that someone added: an apply leaves alone what another
 // manager owns, and what nobody owns since its managedFields were wiped. The resource
-// version makes it fail rather than undo a write that was not seen.
+// version makes it fail rather than undo a write that was not seen; one that only changed
+// the status, as the pods' controller does all the time while it rolls out, is no reason
+// to leave a foreign container running.
 func (r *Reconciler) overwrite(ctx context.Context, d, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	logf.FromContext(ctx).Info("Overwriting child: others added to it", "kind", d.GetKind(), "child", d.GetName())
+	logf.FromContext(ctx).Info("Overwriting child", "kind", d.GetKind(), "child", d.GetName())
+	for attempt := 1; ; attempt++ {
+		answer, err := r.replace(ctx, d, live)
+		if !apierrors.IsConflict(err) || attempt == limits.OverwriteAttempts {
+			return answer, refused("ApplyFailed", err)
+		}
+		fresh := Child(d.GroupVersionKind())
+		if r.Live.Get(ctx, client.ObjectKeyFromObject(d), fresh) != nil || !sameSpec(live, fresh) {
+			return nil, refused("ApplyFailed", err)
+		}
+		live = fresh
+	}
+}
+
+// sameSpec says whether nothing but metadata and status can have changed.
+func sameSpec(a, b *unstructured.Unstructured) bool {
+	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() && b.GetGeneration() > 0
+}
+
+func (r *Reconciler) replace(ctx context.Context, d, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	patch, err := json.Marshal(replacement(d, live))
 	if err != nil {
-		return nil, unreadable("RenderFailed", about("overwrite", d.GetKind(), d, err))
+		return nil, about("overwrite", d.GetKind(), d, err)
 	}
 	answer := live.DeepCopy()
 	if err := r.Client.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldManager)); err != nil {
-		return nil, refused("ApplyFailed", about("overwrite", d.GetKind(), d, err))
+		return nil, about("overwrite", d.GetKind(), d, err)
 	}
 	r.Metrics.ChildWrites.WithLabelValues(d.GetKind(), "overwrite").Inc()
 	return answer, nil

@@ -49,6 +49,9 @@ func unreadable(reason string, err error) error {
 // refused sorts an error of a write. What the API server calls invalid or forbidden stays
 // so until a person changes something.
 func refused(reason string, err error) error {
+	if err == nil {
+		return nil
+	}
 	o := &obstacle{kind: failed, reason: reason, message: err.Error(), err: err}
 	switch {
 	case apierrors.IsConflict(err):

@@ -41,6 +41,7 @@ import (
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",namespace=sluice-system,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=sluice-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=sluice-system,resources=events,verbs=create;patch
 
 const (
 	indexSecrets      = "spec.secrets.name"

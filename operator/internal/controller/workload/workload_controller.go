@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/delta"
@@ -144,6 +145,7 @@ func (r *Reconciler) close(ctx context.Context, s *scope, err error) (ctrl.Resul
 	if o := obstacleOf(err); o != nil && o.kind == outdated {
 		// Half of what was seen is from before a write of someone else: no status is better
 		// than a wrong one for half a second.
+		logf.FromContext(ctx).Info("Reading again: something changed meanwhile", "reason", o.message)
 		return outcome(err, s.again)
 	}
 	r.readHealth(s)

@@ -1,0 +1,180 @@
+package delta_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/operator/internal/delta"
+	"github.com/sluice-dev/sluice/operator/internal/render"
+)
+
+const container = "spec.template.spec.containers[0]"
+
+// Each edit is made in the API server, so that its defaults and its order of fields are
+// what is compared.
+func TestCompare_NamesWhatOthersChanged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		kind  string
+		patch string
+		want  []delta.Change
+	}{
+		"nothing":            {"Deployment", `[]`, nil},
+		"an image":           {"Deployment", `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"evil:1"}]`, []delta.Change{{container + ".image", delta.Modified}}},
+		"a container added":  {"Deployment", `[{"op":"add","path":"/spec/template/spec/containers/-","value":{"name":"x","image":"evil:1"}}]`, []delta.Change{{"spec.template.spec.containers[1]", delta.Added}}},
+		"an init container":  {"Deployment", `[{"op":"add","path":"/spec/template/spec/initContainers","value":[{"name":"x","image":"evil:1"}]}]`, []delta.Change{{"spec.template.spec.initContainers", delta.Added}}},
+		"a field of the pod": {"Deployment", `[{"op":"add","path":"/spec/template/spec/hostPID","value":true}]`, []delta.Change{{"spec.template.spec.hostPID", delta.Added}}},
+		"a field taken out":  {"Deployment", `[{"op":"remove","path":"/spec/template/spec/containers/0/securityContext/readOnlyRootFilesystem"}]`, []delta.Change{{container + ".securityContext.readOnlyRootFilesystem", delta.Removed}}},
+		"a quantity":         {"Deployment", `[{"op":"replace","path":"/spec/template/spec/containers/0/resources/requests/cpu","value":"1001m"}]`, []delta.Change{{container + ".resources.requests.cpu", delta.Modified}}},
+		"a quantity that means the same": {"Deployment", `[{"op":"replace","path":"/spec/template/spec/containers/0/resources/requests/cpu","value":"1.0"},
+			{"op":"replace","path":"/spec/template/spec/containers/0/resources/requests/memory","value":"1Gi"}]`, nil},
+		"a default written out":       {"Deployment", `[{"op":"add","path":"/spec/template/spec/dnsPolicy","value":"ClusterFirst"}]`, nil},
+		"a rollout restart":           {"Deployment", `[{"op":"add","path":"/spec/template/metadata/annotations","value":{"kubectl.kubernetes.io/restartedAt":"now"}}]`, nil},
+		"a restart and another mark":  {"Deployment", `[{"op":"add","path":"/spec/template/metadata/annotations","value":{"kubectl.kubernetes.io/restartedAt":"now","a":"b"}}]`, []delta.Change{{"spec.template.metadata.annotations", delta.Added}}},
+		"a label of the pods":         {"Deployment", `[{"op":"add","path":"/spec/template/metadata/labels/team","value":"shop"}]`, []delta.Change{{"spec.template.metadata.labels.team", delta.Added}}},
+		"a label of the object":       {"Deployment", `[{"op":"add","path":"/metadata/labels/team","value":"shop"}]`, nil},
+		"an own label of the object":  {"Deployment", `[{"op":"replace","path":"/metadata/labels/app.kubernetes.io~1version","value":"9"}]`, []delta.Change{{"metadata.labels.app.kubernetes.io/version", delta.Modified}}},
+		"an own label that was taken": {"Deployment", `[{"op":"remove","path":"/metadata/labels/app.kubernetes.io~1version"}]`, []delta.Change{{"metadata.labels.app.kubernetes.io/version", delta.Removed}}},
+		"a port of a Service":         {"Service", `[{"op":"replace","path":"/spec/ports/0/port","value":22}]`, []delta.Change{{"spec.ports[0].port", delta.Modified}}},
+		"an address of a Service":     {"Service", `[{"op":"add","path":"/spec/externalIPs","value":["192.0.2.1"]}]`, []delta.Change{{"spec.externalIPs", delta.Added}, {"spec.externalTrafficPolicy", delta.Added}}},
+		"a file of a ConfigMap":       {"ConfigMap", `[{"op":"replace","path":"/data/a","value":"c"},{"op":"add","path":"/data/x","value":"y"}]`, []delta.Change{{"data.a", delta.Modified}, {"data.x", delta.Added}}},
+		"the token of an account":     {"ServiceAccount", `[{"op":"replace","path":"/automountServiceAccountToken","value":true}]`, []delta.Change{{"automountServiceAccountToken", delta.Modified}}},
+		"a schedule":                  {"CronJob", `[{"op":"add","path":"/spec/suspend","value":true}]`, []delta.Change{{"spec.suspend", delta.Modified}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := full()
+			w.Spec.Storage = nil
+			desired, live := apply(t, w)
+			d, l := pick(desired, tc.kind), pick(live, tc.kind)
+			if err := api.Patch(context.Background(), l, client.RawPatch(types.JSONPatchType, []byte(tc.patch))); err != nil {
+				t.Fatal(err)
+			}
+			before := []*unstructured.Unstructured{d.DeepCopy(), l.DeepCopy()}
+			got, err := delta.Compare(d, l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(before, []*unstructured.Unstructured{d, l}); diff != "" {
+				t.Errorf("Compare changed its arguments: %s", diff)
+			}
+		})
+	}
+}
+
+func pick(objects []*unstructured.Unstructured, kind string) *unstructured.Unstructured {
+	for _, o := range objects {
+		if o.GetKind() == kind {
+			return o
+		}
+	}
+	panic("no " + kind)
+}
+
+// Changes end up in status, events and logs.
+func TestCompare_NeverShowsValues(t *testing.T) {
+	const secret = "hunter2"
+	content := func(value string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": "b"},
+			"data": map[string]any{"password": value, "changed": value + "x"},
+		}}
+	}
+	changes, err := delta.Compare(content("other"), content(secret))
+	if err != nil || len(changes) != 2 {
+		t.Fatalf("%v, %v", changes, err)
+	}
+	for _, c := range changes {
+		if strings.Contains(c.Path+c.Kind, secret) {
+			t.Errorf("shows the value: %+v", c)
+		}
+	}
+}
+
+func TestCompleted_KeepsWhatTheServerAllocated(t *testing.T) {
+	w := full()
+	w.Spec.Storage = nil
+	desired, live := apply(t, w)
+	d, l := pick(desired, "Service"), pick(live, "Service")
+	got, _, _ := unstructured.NestedString(delta.Completed(d, l), "spec", "clusterIP")
+	want, _, _ := unstructured.NestedString(l.Object, "spec", "clusterIP")
+	if got != want || want == "" {
+		t.Errorf("clusterIP %q, want %q", got, want)
+	}
+	if _, found, _ := unstructured.NestedString(d.Object, "spec", "clusterIP"); found {
+		t.Error("desired was changed")
+	}
+}
+
+func status(kind string, generation int64, spec, status map[string]any) *unstructured.Unstructured {
+	apiVersion := map[string]string{"Deployment": "apps/v1", "StatefulSet": "apps/v1", "PodDisruptionBudget": "policy/v1", "ConfigMap": "v1"}[kind]
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": "a", "generation": generation}, "spec": spec, "status": status,
+	}}
+}
+
+func TestHealthOf_IsNotTooHopeful(t *testing.T) {
+	replicas := func(n int64) map[string]any { return map[string]any{"replicas": n} }
+	onDelete := map[string]any{"replicas": int64(3), "updateStrategy": map[string]any{"type": "OnDelete"}}
+	settled := func(updated, observed int64) map[string]any {
+		return map[string]any{"replicas": int64(3), "readyReplicas": int64(3), "availableReplicas": int64(3), "updatedReplicas": updated, "currentReplicas": int64(3),
+			"currentRevision": "a", "updateRevision": "a", "observedGeneration": observed}
+	}
+	for name, tc := range map[string]struct {
+		object  *unstructured.Unstructured
+		want    string
+		message string
+	}{
+		"a ConfigMap that exists":             {status("ConfigMap", 0, nil, nil), delta.Healthy, ""},
+		"a Deployment that is through":        {status("Deployment", 2, replicas(3), settled(3, 2)), delta.Healthy, ""},
+		"a Deployment nobody looked at":       {status("Deployment", 1, replicas(3), nil), delta.Progressing, ""},
+		"a status of an older generation":     {status("Deployment", 3, replicas(3), settled(3, 2)), delta.Progressing, ""},
+		"a budget of an older generation":     {status("PodDisruptionBudget", 3, nil, map[string]any{"observedGeneration": int64(2)}), delta.Progressing, "has not seen"},
+		"a budget that was seen":              {status("PodDisruptionBudget", 3, nil, map[string]any{"observedGeneration": int64(3)}), delta.Healthy, ""},
+		"a Deployment past its deadline":      {status("Deployment", 1, replicas(3), map[string]any{"observedGeneration": int64(1), "conditions": []any{map[string]any{"type": "Progressing", "reason": "ProgressDeadlineExceeded"}}}), delta.Degraded, "deadline"},
+		"a StatefulSet with pods not ready":   {status("StatefulSet", 1, replicas(3), map[string]any{"observedGeneration": int64(1)}), delta.Progressing, "3 pods"},
+		"OnDelete with old pods":              {status("StatefulSet", 1, onDelete, settled(1, 1)), delta.Progressing, "2 of 3 pods"},
+		"OnDelete with new pods":              {status("StatefulSet", 1, onDelete, settled(3, 1)), delta.Healthy, ""},
+		"a status that cannot be read":        {status("Deployment", 1, map[string]any{"replicas": "three"}, nil), delta.HealthUnknown, "cannot be read"},
+		"a kind of a version nobody knows of": {&unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v9", "kind": "Deployment"}}, delta.HealthUnknown, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := delta.HealthOf(tc.object)
+			if got.Status != tc.want || !strings.Contains(got.Message, tc.message) {
+				t.Errorf("got %+v, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWorse_OrdersFromHealthyToUnknown(t *testing.T) {
+	order := []string{delta.Healthy, delta.Progressing, delta.HealthMissing, delta.Degraded, delta.HealthUnknown}
+	for i := range order {
+		for j := range order {
+			if got := delta.Worse(order[i], order[j]); got != (j > i) {
+				t.Errorf("%s worse than %s: %t", order[j], order[i], got)
+			}
+		}
+	}
+}
+
+// A list of the fields that may be left out is only right for the kinds that are made.
+func TestCompare_KnowsEveryKindThatIsRendered(t *testing.T) {
+	children, err := render.Children(full())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range children {
+		u := &unstructured.Unstructured{Object: c}
+		if _, err := delta.Compare(u, u); err != nil {
+			t.Errorf("%s: %v", u.GetKind(), err)
+		}
+	}
+}
