@@ -174,8 +174,10 @@ type Availability struct {
 type DependencyRef struct {
 	// Name of the Workload.
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 	// Namespace of the Workload; empty means this Workload's own.
+	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
@@ -465,6 +467,7 @@ type WorkloadStatus struct {
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 52 && self.metadata.name.matches('^[a-z]([a-z0-9-]*[a-z0-9])?$')",message="name must be a DNS label of at most 52 characters that starts with a letter: it names a Service and a CronJob"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.dependsOn) || self.spec.dependsOn.all(d, d.name != self.metadata.name || (has(d.__namespace__) && d.__namespace__ != \"\"))",message="spec.dependsOn names the Workload itself"
 type Workload struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -200,8 +200,10 @@ type Image struct {
 	Children []ChildImage
 	// Invalid says why Ref is not an image reference.
 	Invalid string
-	// Unavailable says why digest or signatures could not be read.
+	// Unavailable says why digest or signatures could not be read, and Remedy what to do
+	// about it where that is known.
 	Unavailable string
+	Remedy      string
 }
 
 // ChildImage is one image of an index.

@@ -2,6 +2,7 @@ package gather
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -74,7 +75,7 @@ func Evidence(ctx context.Context, from Registry, configs []gate.Config, img *ga
 	}
 	if img.Digest == "" {
 		if img.Digest, err = from.Resolve(ctx, ref, keys); err != nil {
-			img.Unavailable = err.Error()
+			unavailable(img, err)
 			return
 		}
 	}
@@ -86,9 +87,18 @@ func Evidence(ctx context.Context, from Registry, configs []gate.Config, img *ga
 	}
 	held, err := from.Evidence(ctx, img.Repository, img.Digest, want, enough, keys)
 	if err != nil {
-		img.Unavailable = err.Error()
+		unavailable(img, err)
 	}
 	img.Signatures, img.Attestations, img.Children = held.Signatures, held.Attestations, held.Children
+}
+
+// unavailable notes why an image could not be looked up, and what the registry's client
+// knows to do about it.
+func unavailable(img *gate.Image, err error) {
+	img.Unavailable = err.Error()
+	if known := new(registry.Error); errors.As(err, &known) {
+		img.Remedy = known.Remedy()
+	}
 }
 
 // keychain makes a keychain of the image pull Secrets that the pods would have; nil means

@@ -210,6 +210,9 @@ const (
 	// at a second and doubles, so a quarrel costs 1440 writes a day and not one a
 	// millisecond.
 	HealPause = time.Minute
+	// StrayImagePause is the longest pause while a child has an image that was not judged:
+	// one write a second, against a container that nobody allowed.
+	StrayImagePause = time.Second
 	// HealQuiet is how long a child has to stay as it should be for its quarrel to be
 	// forgotten.
 	HealQuiet = 10 * time.Minute

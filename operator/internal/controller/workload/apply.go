@@ -51,7 +51,7 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, d *unstructured.Unstr
 		r.Metrics.Drift.WithLabelValues(d.GetKind(), "reported").Add(float64(len(changes)))
 		return nil
 	}
-	if wait := s.memory.pause(keyOf(d), s.now); wait > 0 {
+	if wait := s.memory.pause(keyOf(d), strayImage(d, live) != "", s.now); wait > 0 {
 		s.drift = append(s.drift, describeDrift(d, changes)...)
 		s.quarrel = d.GetKind() + "/" + d.GetName()
 		s.lookAgain(wait)

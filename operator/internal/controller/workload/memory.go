@@ -142,12 +142,19 @@ type quarrel struct {
 // pause is how long to wait until a child may be put back again. Someone who keeps
 // changing it, such as an admission webhook or another controller, would otherwise make
 // the operator write, and the pods roll, without an end.
-func (m *memory) pause(key childKey, now time.Time) time.Duration {
+//
+// With stray, an image that was not judged is in the child: the pause then stays as short
+// as limits.StrayImagePause, or whoever keeps editing would have it run most of the time.
+func (m *memory) pause(key childKey, stray bool, now time.Time) time.Duration {
 	q := m.quarrels[key]
 	if q.times < limits.HealsAtOnce {
 		return 0
 	}
-	wait := min(time.Second<<min(q.times-limits.HealsAtOnce, 10), limits.HealPause)
+	longest := limits.HealPause
+	if stray {
+		longest = limits.StrayImagePause
+	}
+	wait := min(time.Second<<min(q.times-limits.HealsAtOnce, 10), longest)
 	return max(0, q.last.Add(wait).Sub(now))
 }
 

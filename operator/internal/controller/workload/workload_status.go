@@ -275,23 +275,31 @@ func unjudged(s *scope) string {
 		return ""
 	}
 	for _, d := range s.desired {
-		live := find(s.owned, d)
-		if live == nil {
-			continue
+		if stray := strayImage(d, find(s.owned, d)); stray != "" {
+			return stray
 		}
-		judged := map[string]bool{}
-		want, err := images.Collect([]map[string]any{d.Object})
-		for _, i := range want {
-			judged[i.Ref] = true
-		}
-		have, errLive := images.Collect([]map[string]any{live.Object})
-		if err := errors.Join(err, errLive); err != nil {
-			return "the images of " + d.GetKind() + "/" + d.GetName() + " could not be read: " + err.Error()
-		}
-		for _, i := range have {
-			if !judged[i.Ref] {
-				return d.GetKind() + "/" + d.GetName() + " was changed to run " + i.Ref + ", which was not judged"
-			}
+	}
+	return ""
+}
+
+// strayImage tells of an image in a live child that is not in the judged one; empty if
+// there is none.
+func strayImage(d, live *unstructured.Unstructured) string {
+	if live == nil {
+		return ""
+	}
+	judged := map[string]bool{}
+	want, err := images.Collect([]map[string]any{d.Object})
+	for _, i := range want {
+		judged[i.Ref] = true
+	}
+	have, errLive := images.Collect([]map[string]any{live.Object})
+	if err := errors.Join(err, errLive); err != nil {
+		return "the images of " + d.GetKind() + "/" + d.GetName() + " could not be read: " + err.Error()
+	}
+	for _, i := range have {
+		if !judged[i.Ref] {
+			return d.GetKind() + "/" + d.GetName() + " was changed to run " + i.Ref + ", which was not judged"
 		}
 	}
 	return ""

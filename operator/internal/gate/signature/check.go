@@ -4,6 +4,7 @@
 package signature
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -110,7 +111,7 @@ func (r *run) judge(image *gate.Image) {
 	case rule.Require.None && len(rule.Attestations) == 0:
 		r.result(image, gate.ImageResult{Outcome: gate.ImageAllowed})
 	case image.Unavailable != "":
-		r.undecided(image, "signatures of the image could not be read: "+image.Unavailable, "try again once the registry answers")
+		r.undecided(image, "signatures of the image could not be read: "+image.Unavailable, cmp.Or(image.Remedy, "try again once the registry answers"))
 	default:
 		r.verify(image, rule)
 	}
