@@ -28,6 +28,8 @@ type config struct {
 	mirrors         map[string]string
 	insecure        []string
 	registryCAFiles []string
+	tokenHosts      []string
+	google          bool
 }
 
 // list collects a repeatable flag.
@@ -47,7 +49,7 @@ func (h help) Error() string { return string(h) }
 
 func parse(args []string, getenv func(string) string) (config, error) {
 	var c config
-	var mirrors, insecure, hosts, cas list
+	var mirrors, insecure, hosts, cas, tokenHosts list
 	flags := flag.NewFlagSet("manager", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&c.namespace, "namespace", getenv("POD_NAMESPACE"), "namespace the operator runs in, and the only one whose Secrets and ConfigMaps a Gate may name (default: $POD_NAMESPACE)")
@@ -64,6 +66,8 @@ func parse(args []string, getenv func(string) string) (config, error) {
 	flags.IntVar(&c.workers, "workers", 4, "Workloads reconciled at a time")
 	flags.Float64Var(&c.qps, "kube-api-qps", 50, "requests per second to the API server; twice as many in a burst")
 	flags.Var(&mirrors, "registry-mirror", "HOST=HOST:PORT to dial in place of a registry host (repeatable)")
+	flags.Var(&tokenHosts, "registry-token-host", "host of a token server that may be given credentials although it is at another site than its registry (repeatable)")
+	flags.BoolVar(&c.google, "google-credentials", false, "read gcr.io and pkg.dev with the credentials of the workload identity or the machine")
 	flags.Var(&insecure, "insecure-registry", "registry host where plain HTTP is allowed (repeatable); loopback always is")
 	flags.Var(&cas, "registry-ca-file", "PEM file with a further authority for registries (repeatable)")
 	if err := flags.Parse(args); err != nil {
@@ -75,7 +79,7 @@ func parse(args []string, getenv func(string) string) (config, error) {
 		}
 		return c, err
 	}
-	c.insecure, c.hosts, c.registryCAFiles = insecure, hosts, cas
+	c.insecure, c.hosts, c.registryCAFiles, c.tokenHosts = insecure, hosts, cas, tokenHosts
 	var err error
 	if c.mirrors, err = parseMirrors(mirrors); err != nil {
 		return c, err

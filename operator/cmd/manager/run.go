@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -208,22 +207,11 @@ func checks(m ctrl.Manager, c config, references cache.Cache, rotation *admissio
 }
 
 func newRegistry(c config) (*registry.Client, error) {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if len(c.registryCAFiles) > 0 {
-		pool, err := x509.SystemCertPool()
-		if err != nil {
-			return nil, fmt.Errorf("system certificates: %w", err)
-		}
-		for _, file := range c.registryCAFiles {
-			pem, err := os.ReadFile(file)
-			if err != nil {
-				return nil, fmt.Errorf("--registry-ca-file: %w", err)
-			}
-			if !pool.AppendCertsFromPEM(pem) {
-				return nil, fmt.Errorf("--registry-ca-file=%s: no certificate in PEM", file)
-			}
-		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	transport, err := registry.WithAuthorities(c.registryCAFiles)
+	if err != nil {
+		return nil, fmt.Errorf("--registry-ca-file: %w", err)
 	}
-	return registry.New(registry.Options{Mirrors: c.mirrors, Insecure: c.insecure, Transport: transport}), nil
+	return registry.New(registry.Options{
+		Mirrors: c.mirrors, Insecure: c.insecure, TokenHosts: c.tokenHosts, Google: c.google, Transport: transport,
+	}), nil
 }

@@ -17,18 +17,28 @@ import (
 
 // registryFlags are the flags of every command that reads registries.
 type registryFlags struct {
-	mirrors  map[string]string
-	insecure []string
+	mirrors    map[string]string
+	insecure   []string
+	tokenHosts []string
+	caFiles    []string
 }
 
 func (f *registryFlags) register(c *cobra.Command) {
 	c.Flags().StringToStringVar(&f.mirrors, "registry-mirror", nil, "HOST=HOST:PORT to dial in place of a registry host")
 	c.Flags().StringSliceVar(&f.insecure, "insecure-registry", nil, "registry host where plain HTTP is allowed; loopback always is")
+	c.Flags().StringSliceVar(&f.tokenHosts, "registry-token-host", nil, "host of a token server that may be given credentials although it is at another site than its registry")
+	c.Flags().StringSliceVar(&f.caFiles, "registry-ca-file", nil, "PEM file with a further certificate authority for registries")
 }
 
 // client reads registries with the user's own docker login.
-func (f *registryFlags) client() *registry.Client {
-	return registry.New(registry.Options{Mirrors: f.mirrors, Insecure: f.insecure, Keychain: authn.DefaultKeychain})
+func (f *registryFlags) client() (*registry.Client, error) {
+	transport, err := registry.WithAuthorities(f.caFiles)
+	if err != nil {
+		return nil, usage("--registry-ca-file: %w", err)
+	}
+	return registry.New(registry.Options{
+		Mirrors: f.mirrors, Insecure: f.insecure, TokenHosts: f.tokenHosts, Keychain: authn.DefaultKeychain, Transport: transport,
+	}), nil
 }
 
 type checkOptions struct {
@@ -75,7 +85,11 @@ func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error
 	if err != nil {
 		return err
 	}
-	results := judgeAll(ctx, gather.NewJudge(in.files, o.client(), trust.New(trust.Options{})), s, in)
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	results := judgeAll(ctx, gather.NewJudge(in.files, client, trust.New(trust.Options{})), s, in)
 	if len(results) == 0 {
 		return usage("no Workload in %v, and nothing else that a Gate names: nothing was judged", paths)
 	}

@@ -69,7 +69,11 @@ func (o *verifyOptions) run(ctx context.Context, s streams, image string) error 
 		Locations: []gate.Location{{Object: "Image/" + image}},
 	}
 	config := gate.Config{Mode: gate.Enforce, Images: []gate.ImageRule{rule}, DenyUnmatched: true}
-	gather.Evidence(ctx, o.client(), []gate.Config{config}, &found, nil, nil)
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	gather.Evidence(ctx, client, []gate.Config{config}, &found, nil, nil)
 	in := &gate.Input{
 		Gate:   config,
 		Object: gate.ObjectRef{Kind: "Image", Name: image},
