@@ -253,6 +253,25 @@ type ImageRule struct {
 	RequireDigest bool `json:"requireDigest,omitempty"`
 }
 
+// ImagePath names the images of one kind that is not built in. The webhook configuration
+// has to ask about that kind too.
+type ImagePath struct {
+	// Group of the kind, such as runners.example.com.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Group string `json:"group"`
+	// Kind whose objects are judged.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// Paths of the fields, with [*] behind a list, such as spec.runners[*].image.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=256
+	// +listType=set
+	Paths []string `json:"paths"`
+}
+
 // GateSpec is what an environment demands.
 type GateSpec struct {
 	// Environment this Gate guards, such as dev or prod; policies see it.
@@ -279,6 +298,11 @@ type GateSpec struct {
 	// +listType=atomic
 	// +optional
 	Images []ImageRule `json:"images,omitempty"`
+	// ImagePaths names images in objects of other kinds, which are then judged too.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	// +optional
+	ImagePaths []ImagePath `json:"imagePaths,omitempty"`
 	// UnmatchedImages says what happens to images that no rule matches.
 	// +kubebuilder:default=Deny
 	// +optional

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/report"
 	"github.com/sluice-dev/sluice/operator/internal/trust"
@@ -116,6 +117,9 @@ func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input) []
 	for _, sub := range in.others {
 		verdicts := judge.Object(ctx, sub.object.Object, sub.object.GetNamespace()).Verdicts
 		if len(verdicts) == 0 {
+			if !images.PodBearing(sub.object.GetAPIVersion(), sub.object.GetKind()) {
+				continue
+			}
 			say(s.err, "sluice: not judged: ", fmt.Sprintf("%s/%s/%s (%s): no Gate names its kind in spec.match.kinds",
 				sub.object.GetKind(), sub.object.GetNamespace(), sub.object.GetName(), sub.file))
 			continue

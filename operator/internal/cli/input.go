@@ -14,7 +14,6 @@ import (
 	"github.com/sluice-dev/sluice/kustomize/base/crds"
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
-	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
 	"github.com/sluice-dev/sluice/operator/internal/schema"
 )
@@ -23,7 +22,7 @@ import (
 type input struct {
 	// workloads to judge, in the order in which they were read.
 	workloads []subject
-	// others with pods, judged by the Gates that name their kind.
+	// others are judged by the Gates that name their kind.
 	others []subject
 	files  *gather.Files
 	// seen has the first of each object, by kind and name.
@@ -80,7 +79,7 @@ func (in *input) add(ctx context.Context, schemas *schema.Set, o overlay.Object,
 		return nil
 	case gvk.Group == "" && references[gvk.Kind]:
 		return in.once(o, func() error { return in.addReference(o) })
-	case checked && images.PodBearing(o.GetAPIVersion(), o.GetKind()):
+	case checked:
 		in.others = append(in.others, subject{file: o.File, object: o.Unstructured})
 	}
 	return nil

@@ -3,6 +3,7 @@ package gather
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -91,7 +92,7 @@ func (j *Judge) judge(ctx context.Context, s *subject, known map[string]string) 
 	if err != nil {
 		return Judgement{Verdicts: []gate.Verdict{gate.CouldNotDecide(s.ref, err.Error(), gatesRemedy(err, s.ref.Namespace))}}
 	}
-	found := s.collect()
+	found := s.collect(gates)
 	if len(s.refused) == 0 && len(gates) > 0 {
 		j.evidence(ctx, s, gates, found, known)
 	}
@@ -116,6 +117,8 @@ type read struct {
 	// digest is taken before keys from outside the cluster are filled in: those may rotate
 	// without the rules being others.
 	digest string
+	// paths to images in the subject, where its kind is not built in.
+	paths []string
 }
 
 // gates finds the namespace and the Gates that match, with their references read in. That
@@ -135,19 +138,24 @@ func (j *Judge) gates(ctx context.Context, s *subject) (gate.Namespace, []read, 
 		if err != nil {
 			return ns, nil, err
 		}
-		out = append(out, read{config: c, digest: c.Digest()})
+		out = append(out, read{config: c, digest: c.Digest(), paths: pathsFor(&matched[i], s.ref)})
 	}
 	return ns, out, nil
 }
 
 func (j *Judge) match(ctx context.Context, s *subject, fresh bool) (gate.Namespace, []v1beta1.Gate, error) {
+	all, err := j.source.Gates(ctx, fresh)
+	if err != nil {
+		return gate.Namespace{}, nil, fmt.Errorf("list Gates: %w", err)
+	}
+	all = slices.DeleteFunc(slices.Clone(all), func(g v1beta1.Gate) bool { return !judges(&g, s.ref) })
+	if len(all) == 0 && s.ref.Kind != v1beta1.WorkloadKind {
+		// Nobody asks about this kind, and it may not even be in a namespace.
+		return gate.Namespace{}, nil, nil
+	}
 	ns, err := j.source.Namespace(ctx, s.ref.Namespace, fresh)
 	if err != nil {
 		return ns, nil, fmt.Errorf("labels of namespace %s, which decide what Gate applies: %w", s.ref.Namespace, same(err))
-	}
-	all, err := j.source.Gates(ctx, fresh)
-	if err != nil {
-		return ns, nil, fmt.Errorf("list Gates: %w", err)
 	}
 	matched, err := matching(all, ns, s)
 	return ns, matched, err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,13 +37,10 @@ type Source interface {
 	AccountPullSecrets(ctx context.Context, namespace, account string) ([]string, error)
 }
 
-// matching returns the Gates that judge a subject, by name.
+// matching returns those of the Gates whose selectors match a subject, by name.
 func matching(gates []v1beta1.Gate, ns gate.Namespace, s *subject) ([]v1beta1.Gate, error) {
 	var out []v1beta1.Gate
 	for _, g := range gates {
-		if !judges(&g, s.ref.Kind) {
-			continue
-		}
 		ok, err := matches(&g, ns.Labels, s.labels)
 		if err != nil {
 			return nil, err
@@ -56,11 +54,26 @@ func matching(gates []v1beta1.Gate, ns gate.Namespace, s *subject) ([]v1beta1.Ga
 }
 
 // judges says whether a Gate names a kind. A Gate that names none judges Workloads.
-func judges(g *v1beta1.Gate, kind string) bool {
-	if len(g.Spec.Match.Kinds) == 0 {
-		return kind == v1beta1.WorkloadKind
+func judges(g *v1beta1.Gate, ref gate.ObjectRef) bool {
+	if len(pathsFor(g, ref)) > 0 {
+		return true
 	}
-	return slices.Contains(g.Spec.Match.Kinds, v1beta1.JudgedKind(kind))
+	if len(g.Spec.Match.Kinds) == 0 {
+		return ref.Kind == v1beta1.WorkloadKind
+	}
+	return slices.Contains(g.Spec.Match.Kinds, v1beta1.JudgedKind(ref.Kind))
+}
+
+// pathsFor is where a Gate says that objects of this kind have images.
+func pathsFor(g *v1beta1.Gate, ref gate.ObjectRef) []string {
+	var paths []string
+	group, _, _ := strings.Cut(ref.APIVersion, "/")
+	for _, p := range g.Spec.ImagePaths {
+		if p.Group == group && p.Kind == ref.Kind {
+			paths = append(paths, p.Paths...)
+		}
+	}
+	return paths
 }
 
 // matches says whether a Gate judges a Workload with these labels in a namespace with

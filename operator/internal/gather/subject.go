@@ -3,6 +3,7 @@ package gather
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -117,12 +118,17 @@ func normalObject(obj, metadata map[string]any) map[string]any {
 	return out
 }
 
-// collect finds the images of the children.
-func (s *subject) collect() []gate.Image {
+// collect finds the images of the children, also where the Gates say there are some.
+func (s *subject) collect(gates []read) []gate.Image {
 	if len(s.refused) > 0 {
 		return nil
 	}
-	found, err := images.Collect(s.children)
+	var paths []string
+	for _, g := range gates {
+		paths = append(paths, g.paths...)
+	}
+	slices.Sort(paths)
+	found, err := images.Collect(s.children, slices.Compact(paths)...)
 	if err != nil {
 		s.refused = append(s.refused, notRendered(s.ref, err))
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gate/policy"
 	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
+	"github.com/sluice-dev/sluice/operator/internal/images"
 )
 
 // ValidateGate says everything that is wrong with a Gate beyond its schema, with field
@@ -23,6 +24,13 @@ func ValidateGate(g *v1beta1.Gate) field.ErrorList {
 		}
 		if _, ok := policy.Builtin(p.Builtin); !ok {
 			errs = append(errs, field.NotSupported(spec.Child("policies").Index(i).Child("builtin"), p.Builtin, policy.BuiltinGroups()))
+		}
+	}
+	for i, p := range g.Spec.ImagePaths {
+		for k, path := range p.Paths {
+			if err := images.ValidatePath(path); err != nil {
+				errs = append(errs, field.Invalid(spec.Child("imagePaths").Index(i).Child("paths").Index(k), path, err.Error()))
+			}
 		}
 	}
 	for i, rule := range g.Spec.Images {

@@ -12,12 +12,14 @@ import (
 // reference that does not parse is no error: it comes back with Invalid set, so that the
 // decision can name it. Errors are shapes that Find cannot read, and more than
 // limits.ImagesPerObject references.
-func Collect(children []map[string]any) ([]gate.Image, error) {
+//
+// paths name further fields with images, as FindAt reads them, in every child.
+func Collect(children []map[string]any, paths ...string) ([]gate.Image, error) {
 	var collected []gate.Image
 	index := map[string]int{}
 	for _, child := range children {
 		object := ObjectName(child)
-		found, err := Find(child)
+		found, err := findAll(child, paths)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", object, err)
 		}
@@ -36,6 +38,21 @@ func Collect(children []map[string]any) ([]gate.Image, error) {
 		}
 	}
 	return collected, nil
+}
+
+func findAll(child map[string]any, paths []string) ([]Found, error) {
+	found, err := Find(child)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		more, err := FindAt(child, path)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, more...)
+	}
+	return found, nil
 }
 
 func newImage(ref string) gate.Image {

@@ -1,0 +1,44 @@
+package images_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/sluice-dev/sluice/operator/internal/images"
+)
+
+func TestFindAt(t *testing.T) {
+	obj := map[string]any{"spec": map[string]any{
+		"image":   "a",
+		"runners": []any{map[string]any{"image": "b"}, map[string]any{"image": "c"}, map[string]any{}},
+		"plain":   []any{"d", "e"},
+		"number":  int64(1),
+		"nothing": nil,
+	}}
+	for name, c := range map[string]struct{ path, want string }{
+		"a field":                     {"spec.image", "[{a spec.image}]"},
+		"a field of a list's entries": {"spec.runners[*].image", "[{b spec.runners[0].image} {c spec.runners[1].image}]"},
+		"a list of images":            {"spec.plain[*]", "[{d spec.plain[0]} {e spec.plain[1]}]"},
+		"a field that is not there":   {"spec.other.image", "[]"},
+		"a list that is not there":    {"spec.others[*].image", "[]"},
+		"a field that is null":        {"spec.nothing.image", "[]"},
+		"a number":                    {"spec.number", "error"},
+		"a list without [*]":          {"spec.runners.image", "error"},
+		"[*] on what is no list":      {"spec.image[*]", "error"},
+		"a field of a text":           {"spec.image.name", "error"},
+		"no path":                     {"", "error"},
+		"a path with an index":        {"spec.runners[0].image", "error"},
+		"a path with an empty field":  {"spec..image", "error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, err := images.FindAt(obj, c.path)
+			got := fmt.Sprint(found)
+			if err != nil {
+				got = "error"
+			}
+			if got != c.want {
+				t.Errorf("%s: %s (%v), want %s", c.path, got, err, c.want)
+			}
+		})
+	}
+}
