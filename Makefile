@@ -8,6 +8,7 @@ SHELL := /bin/sh
 TOOLS := bin/tools
 CONTROLPLANE := $(TOOLS)/etcd $(TOOLS)/kube-apiserver $(TOOLS)/kube-controller-manager $(TOOLS)/kubectl
 POLICYTOOLS := $(TOOLS)/opa $(TOOLS)/kustomize
+TESTTOOLS := $(TOOLS)/cosign
 SOURCES := $(shell find operator policies kustomize/base/crds -name '*.go' -o -name '*.rego' -o -path '*crds/*.yaml') go.mod go.sum
 IMAGE ?= registry.example.com/sluice/manager:dev
 OVERLAYS := dev ci e2e prod
@@ -24,7 +25,7 @@ demo: build tools bin/demo ## Start a cluster and see the gate at work; KEEP=1 l
 	@bin/demo $(if $(KEEP),--keep)
 
 .PHONY: test
-test: tools build ## Run every test: Go, Rego, overlays, against a real API server
+test: tools $(TESTTOOLS) build ## Run every test: Go, Rego, overlays, against a real API server
 	go vet ./...
 	go test -timeout 20m ./...
 	$(TOOLS)/opa test policies/
@@ -64,6 +65,8 @@ $(TOOLS)/kustomize: hack/tools/kustomize/go.sum
 	@hack/tools/build kustomize sigs.k8s.io/kustomize/kustomize/v5 $@ '15 s'
 $(TOOLS)/opa: hack/tools/opa/go.sum
 	@hack/tools/build opa github.com/open-policy-agent/opa $@ '1 min'
+$(TOOLS)/cosign: hack/tools/cosign/go.sum
+	@hack/tools/build cosign github.com/sigstore/cosign/v3/cmd/cosign $@ '3 min'
 $(TOOLS)/controller-gen: hack/tools/codegen/go.sum
 	@hack/tools/build codegen sigs.k8s.io/controller-tools/cmd/controller-gen $@ '30 s'
 $(TOOLS)/staticcheck: hack/tools/lint/go.sum

@@ -1,0 +1,68 @@
+package conformance
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/sluice-dev/sluice/operator/internal/cli"
+	"github.com/sluice-dev/sluice/operator/internal/lab"
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
+)
+
+// TestCosign_WhatItSignsIsVerified signs with the cosign program itself, in its new format
+// and in the old one, on registries with and without the referrers API.
+func TestCosign_WhatItSignsIsVerified(t *testing.T) {
+	tools, err := lab.ToolsDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, strangers := keyPair(t, tools), keyPair(t, tools)
+	for name, c := range map[string]struct {
+		options testkit.RegistryOptions
+		bundle  string
+	}{
+		"a bundle, with the referrers API":     {testkit.RegistryOptions{Referrers: true}, "true"},
+		"a bundle, without it":                 {testkit.RegistryOptions{}, "true"},
+		"a .sig tag, with the referrers API":   {testkit.RegistryOptions{Referrers: true}, "false"},
+		"a .sig tag, on a registry without it": {testkit.RegistryOptions{}, "false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			registry := testkit.NewRegistry(c.options)
+			t.Cleanup(registry.Close)
+			digest, err := testkit.PushImage(registry.Host()+"/shop/app:1", "app")
+			if err != nil {
+				t.Fatal(err)
+			}
+			cosign(t, tools, keys, "sign", "--yes", "--key=cosign.key", "--tlog-upload=false", "--use-signing-config=false",
+				"--new-bundle-format="+c.bundle, "--allow-http-registry", registry.Host()+"/shop/app@"+digest)
+			for key, want := range map[string]int{keys: cli.ExitPass, strangers: cli.ExitDenied} {
+				var stdout, stderr bytes.Buffer
+				got := cli.Main(t.Context(), []string{"verify", registry.Host() + "/shop/app:1", "--key", filepath.Join(key, "cosign.pub")}, nil, &stdout, &stderr)
+				if got != want {
+					t.Errorf("exit code %d, want %d: %s%s", got, want, stdout.String(), stderr.String())
+				}
+			}
+		})
+	}
+}
+
+// keyPair makes cosign.key and cosign.pub in a folder of their own.
+func keyPair(t *testing.T, tools string) string {
+	t.Helper()
+	folder := t.TempDir()
+	cosign(t, tools, folder, "generate-key-pair")
+	return folder
+}
+
+func cosign(t *testing.T, tools, folder string, args ...string) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), filepath.Join(tools, "cosign"), args...)
+	c.Dir = folder
+	c.Env = append(os.Environ(), "COSIGN_PASSWORD=", "HOME="+folder)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("cosign %v: %v: %s", args, err, out)
+	}
+}
