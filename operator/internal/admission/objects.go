@@ -36,10 +36,10 @@ func (h *Objects) Handle(ctx context.Context, req admission.Request) admission.R
 		if err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
-		if reflect.DeepEqual(old["spec"], obj["spec"]) {
-			// Controllers write status, labels and annotations all the time. What runs is in the
-			// spec alone, and a registry that is down must not stop them.
-			return admission.Allowed("the spec does not change")
+		if reflect.DeepEqual(substance(old), substance(obj)) {
+			// Controllers write status, labels and annotations all the time. What runs is in none
+			// of them, and a registry that is down must not stop them.
+			return admission.Allowed("nothing but metadata and status changes")
 		}
 	}
 	start := time.Now()
@@ -48,6 +48,18 @@ func (h *Objects) Handle(ctx context.Context, req admission.Request) admission.R
 		return admission.Allowed("no Gate names this kind")
 	}
 	return answer(ctx, h.Metrics, start, j)
+}
+
+// substance is an object without metadata and status. It is more than spec: objects of
+// other kinds may name images anywhere.
+func substance(obj map[string]any) map[string]any {
+	out := map[string]any{}
+	for key, value := range obj {
+		if key != "metadata" && key != "status" {
+			out[key] = value
+		}
+	}
+	return out
 }
 
 func object(raw []byte) (map[string]any, error) {

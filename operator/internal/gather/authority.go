@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
@@ -114,18 +115,21 @@ func configMapKey(ctx context.Context, ref v1beta1.ConfigMapKeyRef, from Source)
 }
 
 // fetch gets what the authorities of the rules that these images fall under have outside
-// the cluster. A Gate whose rules nobody needs makes no call.
+// the cluster, all at once: one that does not answer must not take the others' time. A
+// Gate whose rules nobody needs makes no call.
 func fetch(ctx context.Context, keys Keys, c *gate.Config, found []gate.Image) {
+	var all sync.WaitGroup
 	for i := range c.Images {
 		if !asked(*c, c.Images[i].Match, found) {
 			continue
 		}
 		for k := range c.Images[i].Authorities {
 			if a := &c.Images[i].Authorities[k]; a.Source != "" && a.Unavailable == "" {
-				fetchOne(ctx, keys, a)
+				all.Go(func() { fetchOne(ctx, keys, a) })
 			}
 		}
 	}
+	all.Wait()
 }
 
 func asked(c gate.Config, match string, found []gate.Image) bool {

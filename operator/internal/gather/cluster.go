@@ -100,6 +100,9 @@ func (c *Cluster) PullSecret(ctx context.Context, namespace, name string) ([]byt
 	if err := c.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, s); err != nil {
 		return nil, err
 	}
+	if old, ok := s.Data[corev1.DockerConfigKey]; ok && s.Type == corev1.SecretTypeDockercfg {
+		return old, nil
+	}
 	return s.Data[corev1.DockerConfigJsonKey], nil
 }
 

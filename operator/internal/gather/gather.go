@@ -126,7 +126,7 @@ type read struct {
 // that was applied a moment before the object has to count.
 func (j *Judge) gates(ctx context.Context, s *subject) (gate.Namespace, []read, error) {
 	ns, matched, err := j.match(ctx, s, false)
-	if err != nil || len(matched) == 0 && s.ref.Kind == v1beta1.WorkloadKind {
+	if err != nil || len(matched) == 0 && isWorkload(s.ref) {
 		ns, matched, err = j.match(ctx, s, true)
 	}
 	if err != nil {
@@ -149,11 +149,13 @@ func (j *Judge) match(ctx context.Context, s *subject, fresh bool) (gate.Namespa
 		return gate.Namespace{}, nil, fmt.Errorf("list Gates: %w", err)
 	}
 	all = slices.DeleteFunc(slices.Clone(all), func(g v1beta1.Gate) bool { return !judges(&g, s.ref) })
-	if len(all) == 0 && s.ref.Kind != v1beta1.WorkloadKind {
-		// Nobody asks about this kind, and it may not even be in a namespace.
+	if len(all) == 0 && !isWorkload(s.ref) {
 		return gate.Namespace{}, nil, nil
 	}
-	ns, err := j.source.Namespace(ctx, s.ref.Namespace, fresh)
+	var ns gate.Namespace
+	if s.namespaced() {
+		ns, err = j.source.Namespace(ctx, s.ref.Namespace, fresh)
+	}
 	if err != nil {
 		return ns, nil, fmt.Errorf("labels of namespace %s, which decide what Gate applies: %w", s.ref.Namespace, same(err))
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/images"
 )
 
 // Source reads Kubernetes objects: from files in the CLI, from the cluster elsewhere. An
@@ -58,10 +59,18 @@ func judges(g *v1beta1.Gate, ref gate.ObjectRef) bool {
 	if len(pathsFor(g, ref)) > 0 {
 		return true
 	}
+	if !isWorkload(ref) && !images.PodBearing(ref.APIVersion, ref.Kind) {
+		return false // a kind of the same name in another group
+	}
 	if len(g.Spec.Match.Kinds) == 0 {
-		return ref.Kind == v1beta1.WorkloadKind
+		return isWorkload(ref)
 	}
 	return slices.Contains(g.Spec.Match.Kinds, v1beta1.JudgedKind(ref.Kind))
+}
+
+func isWorkload(ref gate.ObjectRef) bool {
+	group, _, _ := strings.Cut(ref.APIVersion, "/")
+	return group == v1beta1.GroupVersion.Group && ref.Kind == v1beta1.WorkloadKind
 }
 
 // pathsFor is where a Gate says that objects of this kind have images.

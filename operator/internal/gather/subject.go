@@ -1,6 +1,7 @@
 package gather
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -67,7 +68,8 @@ func ofObject(obj map[string]any, namespace string) *subject {
 	}
 	s.children = []map[string]any{s.content}
 	if pod := podSpec(obj); pod != nil {
-		s.account = text(pod, "serviceAccountName")
+		// Without one the pods run as "default", and have its image pull Secrets.
+		s.account = cmp.Or(text(pod, "serviceAccountName"), "default")
 		refs, _ := pod["imagePullSecrets"].([]any)
 		for _, r := range refs {
 			if ref, ok := r.(map[string]any); ok {
@@ -76,6 +78,12 @@ func ofObject(obj map[string]any, namespace string) *subject {
 		}
 	}
 	return s
+}
+
+// namespaced says whether the object is in a namespace, or ought to be: kinds that are
+// not built in may have no namespace at all.
+func (s *subject) namespaced() bool {
+	return s.ref.Namespace != "" || isWorkload(s.ref) || images.PodBearing(s.ref.APIVersion, s.ref.Kind)
 }
 
 // podSpec is the pod spec of an object with pods, nil if there is none.

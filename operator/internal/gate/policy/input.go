@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
@@ -28,7 +29,7 @@ func policyInput(in *gate.Input) (ast.Value, error) {
 		return nil, fmt.Errorf("parameters of Gate %s: %w", in.Gate.Name, err)
 	}
 	judged, workload := ast.NewTerm(submitted), ast.ObjectTerm()
-	if in.Object.Kind == "Workload" {
+	if in.Object.Kind == "Workload" && strings.HasPrefix(in.Object.APIVersion, "sluice.dev/") {
 		workload = judged
 	}
 	return ast.NewObject(

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/sluice-dev/sluice/operator/internal/limits"
@@ -94,7 +95,7 @@ func (c *jsonChecker) name(name string) error {
 	top := &c.open[len(c.open)-1]
 	key := name
 	if len(c.open) <= c.folded {
-		key = strings.ToLower(name)
+		key = fold(name)
 	}
 	if _, twice := top.seen[key]; twice {
 		return fmt.Errorf("its JSON gives %.60q twice in one object", name)
@@ -114,4 +115,16 @@ func (c *jsonChecker) ended() {
 		return
 	}
 	c.done = true
+}
+
+// fold maps names that encoding/json takes for the same to the same text. That goes
+// further than lower case: it takes the long s (U+017F) for an s and the Kelvin sign for a k.
+func fold(name string) string {
+	return strings.Map(func(r rune) rune {
+		least := r
+		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+			least = min(least, next)
+		}
+		return least
+	}, name)
 }
