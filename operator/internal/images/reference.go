@@ -111,11 +111,25 @@ func splitTag(base string) (repository, tag string) {
 	return base[:colon], base[colon+1:]
 }
 
+// oneName gives a registry the name that rules have it by: without the port that HTTPS
+// has anyway, and Docker Hub by one of its three names. On loopback the port stays, as it
+// is what tells registries apart there, and plain HTTP has another.
+func oneName(registry string) string {
+	name, _ := strings.CutSuffix(registry, ":443")
+	switch {
+	case name == "registry-1.docker.io" || name == "index.docker.io":
+		return dockerHub
+	case name == "localhost" || strings.HasPrefix(name, "127.") || strings.HasPrefix(name, "["):
+		return registry
+	}
+	return name
+}
+
 func fullName(written string) (string, error) {
 	first, rest, slash := strings.Cut(written, "/")
 	if slash && (first == "localhost" || strings.ContainsAny(first, ".:")) {
 		// DNS does not tell cases apart, and neither may a Gate's rule.
-		written = strings.ToLower(first) + "/" + rest
+		written = oneName(strings.ToLower(first)) + "/" + rest
 	}
 	repo, err := name.NewRepository(written)
 	if err != nil {

@@ -139,7 +139,7 @@ func TestParseChildren_LeavesOutBuildAttestationsAndNothingElse(t *testing.T) {
 		"the mark about nothing in the index":           {index(amd64, entry(other, "unknown/unknown", about(attestation))), []string{image, other}, ""},
 		"the mark about itself":                         {index(amd64, entry(other, "unknown/unknown", about(other))), []string{image, other}, ""},
 		"the mark on what is an image too":              {index(entry(image, "unknown/unknown", about(other)), amd64, entry(other, "linux/arm64", "")), []string{image, other}, ""},
-		"the mark on an index":                          {index(amd64, strings.Replace(entry(other, "unknown/unknown", about(image)), "image.manifest", "image.index", 1)), []string{image, other}, ""},
+		"the mark on an index":                          {index(amd64, strings.Replace(entry(other, "unknown/unknown", about(image)), "image.manifest", "image.index", 1)), nil, "another index"},
 		"an image without a platform":                   {index(amd64, entry(other, "", "")), []string{image, other}, ""},
 		"one image twice":                               {index(amd64, amd64), []string{image}, ""},
 		"a Docker manifest list":                        {strings.Replace(index(amd64), "application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json", 1), []string{image}, ""},

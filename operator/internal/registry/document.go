@@ -107,7 +107,8 @@ const (
 // signature of this index counts nothing. So what is left out cannot be run by way of
 // this index. All three marks have to be there, and the image that it is about: any
 // other entry has to be signed, one without a platform too, as a runtime may pick that
-// one, and an index within the index, as runtimes look into it.
+// one. An index within the index is refused: its own signature would stand for images
+// that were to be signed each.
 func parseChildren(body []byte) ([]descriptor, error) {
 	d, err := parse(body)
 	if err != nil || !d.isIndex() {
@@ -118,6 +119,9 @@ func parseChildren(body []byte) ([]descriptor, error) {
 	for _, m := range d.Manifests {
 		if !images.ValidDigest(m.Digest) {
 			return nil, &contentError{text: "the index names an image by something other than a SHA-256"}
+		}
+		if m.MediaType == string(types.OCIImageIndex) || m.MediaType == string(types.DockerManifestList) {
+			return nil, &contentError{text: "the index holds another index, whose images are not looked at: sign the index as a whole"}
 		}
 		if seen[m.Digest] || m.isBuildAttestation(d.Manifests) {
 			continue
