@@ -115,17 +115,20 @@ func configMapKey(ctx context.Context, ref v1beta1.ConfigMapKeyRef, from Source)
 }
 
 // fetch gets what the authorities of the rules that these images fall under have outside
-// the cluster, all at once: one that does not answer must not take the others' time. A
-// Gate whose rules nobody needs makes no call.
-func fetch(ctx context.Context, keys Keys, c *gate.Config, found []gate.Image) {
+// the cluster, for all Gates at once: one that does not answer must not take the others'
+// time. Gates whose rules nobody needs make no call.
+func fetch(ctx context.Context, keys Keys, gates []read, found []gate.Image) {
 	var all sync.WaitGroup
-	for i := range c.Images {
-		if !asked(*c, c.Images[i].Match, found) {
-			continue
-		}
-		for k := range c.Images[i].Authorities {
-			if a := &c.Images[i].Authorities[k]; a.Source != "" && a.Unavailable == "" {
-				all.Go(func() { fetchOne(ctx, keys, a) })
+	for g := range gates {
+		c := &gates[g].config
+		for i := range c.Images {
+			if !asked(*c, c.Images[i].Match, found) {
+				continue
+			}
+			for k := range c.Images[i].Authorities {
+				if a := &c.Images[i].Authorities[k]; a.Source != "" && a.Unavailable == "" {
+					all.Go(func() { fetchOne(ctx, keys, a) })
+				}
 			}
 		}
 	}

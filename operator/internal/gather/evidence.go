@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/google/go-containerregistry/pkg/authn"
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
@@ -19,28 +19,30 @@ import (
 // evidence fills in digest, signatures and attestations of every image that a Gate asks
 // about, side by side: the round trips to the registry are what a decision waits for.
 func (j *Judge) evidence(ctx context.Context, s *subject, gates []read, found []gate.Image, known map[string]string) {
+	fetch(ctx, j.keys, gates, found)
 	configs := make([]gate.Config, 0, len(gates))
-	for i := range gates {
-		fetch(ctx, j.keys, &gates[i].config, found)
-		configs = append(configs, gates[i].config)
+	for _, g := range gates {
+		configs = append(configs, g.config)
+	}
+	var toRead []*gate.Image
+	for i := range found {
+		if _, needed := wanted(configs, found[i]); needed {
+			toRead = append(toRead, &found[i])
+		}
+	}
+	if len(toRead) == 0 {
+		return // and no Secret or ServiceAccount is read
 	}
 	keys, err := j.keychain(ctx, s)
-	var group errgroup.Group
-	for i := range found {
-		img := &found[i]
-		if _, needed := wanted(configs, *img); !needed {
-			continue
-		}
+	var all sync.WaitGroup
+	for _, img := range toRead {
 		if err != nil {
 			img.Unavailable = err.Error()
 			continue
 		}
-		group.Go(func() error {
-			Evidence(ctx, j.registry, configs, img, known, keys)
-			return nil
-		})
+		all.Go(func() { Evidence(ctx, j.registry, configs, img, known, keys) })
 	}
-	_ = group.Wait() // the functions return no error: it is in the image
+	all.Wait()
 }
 
 // wanted is what all Gates together ask of the registry about an image.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,14 +68,13 @@ func judges(g *v1beta1.Gate, ref gate.ObjectRef) bool {
 }
 
 func isWorkload(ref gate.ObjectRef) bool {
-	group, _, _ := strings.Cut(ref.APIVersion, "/")
-	return group == v1beta1.GroupVersion.Group && ref.Kind == v1beta1.WorkloadKind
+	return images.Group(ref.APIVersion) == v1beta1.GroupVersion.Group && ref.Kind == v1beta1.WorkloadKind
 }
 
 // pathsFor is where a Gate says that objects of this kind have images.
 func pathsFor(g *v1beta1.Gate, ref gate.ObjectRef) []string {
 	var paths []string
-	group, _, _ := strings.Cut(ref.APIVersion, "/")
+	group := images.Group(ref.APIVersion)
 	for _, p := range g.Spec.ImagePaths {
 		if p.Group == group && p.Kind == ref.Kind {
 			paths = append(paths, p.Paths...)

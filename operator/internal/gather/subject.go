@@ -67,7 +67,7 @@ func ofObject(obj map[string]any, namespace string) *subject {
 		}
 	}
 	s.children = []map[string]any{s.content}
-	if pod := podSpec(obj); pod != nil {
+	if pod := images.PodSpec(obj); pod != nil {
 		// Without one the pods run as "default", and have its image pull Secrets.
 		s.account = cmp.Or(text(pod, "serviceAccountName"), "default")
 		refs, _ := pod["imagePullSecrets"].([]any)
@@ -84,28 +84,6 @@ func ofObject(obj map[string]any, namespace string) *subject {
 // not built in may have no namespace at all.
 func (s *subject) namespaced() bool {
 	return s.ref.Namespace != "" || isWorkload(s.ref) || images.PodBearing(s.ref.APIVersion, s.ref.Kind)
-}
-
-// podSpec is the pod spec of an object with pods, nil if there is none.
-func podSpec(obj map[string]any) map[string]any {
-	spec, _ := obj["spec"].(map[string]any)
-	if obj["kind"] == "Pod" {
-		return spec
-	}
-	for _, key := range []string{"jobTemplate", "template"} {
-		inner, ok := spec[key].(map[string]any)
-		if !ok {
-			continue
-		}
-		spec, _ = inner["spec"].(map[string]any)
-		if key == "template" {
-			return spec
-		}
-		template, _ := spec["template"].(map[string]any)
-		spec, _ = template["spec"].(map[string]any)
-		return spec
-	}
-	return nil
 }
 
 // normalObject drops status and what a server sets.

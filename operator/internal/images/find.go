@@ -55,11 +55,27 @@ func Find(obj map[string]any) ([]Found, error) {
 
 // PodBearing says whether Find looks into objects of this kind.
 func PodBearing(apiVersion, kind string) bool {
-	_, ok := podSpecs[group(apiVersion)+"/"+kind]
+	_, ok := podSpecs[Group(apiVersion)+"/"+kind]
 	return ok
 }
 
-func group(apiVersion string) string {
+// PodSpec is the pod spec of an object with pods; nil for other kinds, and where it is
+// not there or has another shape.
+func PodSpec(obj map[string]any) map[string]any {
+	apiVersion, _ := obj["apiVersion"].(string)
+	kind, _ := obj["kind"].(string)
+	way, ok := podSpecs[Group(apiVersion)+"/"+kind]
+	if !ok {
+		return nil
+	}
+	for _, field := range way {
+		obj, _ = obj[field].(map[string]any)
+	}
+	return obj
+}
+
+// Group is the API group of an apiVersion, empty for the core group.
+func Group(apiVersion string) string {
 	g, _, ok := strings.Cut(apiVersion, "/")
 	if !ok {
 		return ""
@@ -71,7 +87,7 @@ func group(apiVersion string) string {
 func visit(obj map[string]any, f func(holder map[string]any, field, path string) error) error {
 	apiVersion, _ := obj["apiVersion"].(string)
 	kind, _ := obj["kind"].(string)
-	way, ok := podSpecs[group(apiVersion)+"/"+kind]
+	way, ok := podSpecs[Group(apiVersion)+"/"+kind]
 	if !ok {
 		return nil
 	}

@@ -35,7 +35,7 @@ const unroutable = "192.0.2.1"
 // startEtcd starts etcd with client certificates: a bare etcd on loopback would make
 // every user of the machine an admin of the cluster.
 func (c *Cluster) startEtcd(ctx context.Context, f files) error {
-	ports, err := freePorts(2)
+	ports, err := FreePorts(2)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (c *Cluster) startEtcd(ctx context.Context, f files) error {
 }
 
 func (c *Cluster) startAPIServer(ctx context.Context, f files, ca *authority) error {
-	ports, err := freePorts(1)
+	ports, err := FreePorts(1)
 	if err != nil {
 		return err
 	}
@@ -247,9 +247,9 @@ func newProbe(f files, url string) (func(context.Context) error, error) {
 	}, nil
 }
 
-// freePorts finds n loopback addresses that nothing listens on. All are held until the
+// FreePorts finds n loopback addresses that nothing listens on. All are held until the
 // last is found, so that they differ.
-func freePorts(n int) ([]string, error) {
+func FreePorts(n int) ([]string, error) {
 	var found []string
 	for range n {
 		l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})

@@ -12,7 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -148,20 +148,11 @@ func (s *Stage) Push(image string) (string, error) {
 
 // Sign signs an image by digest with the Key, in cosign's tag format.
 func (s *Stage) Sign(image, digest string) error {
-	repository, _, _ := cutTag(image)
+	repository, _, _ := strings.Cut(image, ":")
 	if err := s.Key.SignTag(s.RegistryAddress+"/"+repository, digest); err != nil {
 		return fmt.Errorf("sign %s: %w", image, err)
 	}
 	return nil
-}
-
-func cutTag(image string) (repository, tag string, ok bool) {
-	for i := len(image) - 1; i >= 0 && image[i] != '/'; i-- {
-		if image[i] == ':' {
-			return image[:i], image[i+1:], true
-		}
-	}
-	return image, "", false
 }
 
 // Objects builds an overlay below root.
@@ -196,12 +187,15 @@ func parts(objects []*unstructured.Unstructured) (definitions, platform, guarded
 // install applies the platform, runs the operator with its own rights, and applies what
 // it guards.
 func (s *Stage) install(ctx context.Context, o Options, platform, guarded []*unstructured.Unstructured) error {
-	ports, err := freePorts(3)
+	local, err := lab.FreePorts(3)
 	if err != nil {
 		return err
 	}
-	local := func(i int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[i])) }
-	s.WebhookURL, s.ManagerURL, s.MetricsURL = "https://"+local(0), "http://"+local(1), "http://"+local(2)+"/metrics"
+	_, webhookPort, err := net.SplitHostPort(local[0])
+	if err != nil {
+		return fmt.Errorf("port of the webhooks: %w", err)
+	}
+	s.WebhookURL, s.ManagerURL, s.MetricsURL = "https://"+local[0], "http://"+local[1], "http://"+local[2]+"/metrics"
 	lab.RedirectWebhooks(platform, s.WebhookURL)
 	if err := s.Cluster.Apply(ctx, append(platform, s.SignerManifest())); err != nil {
 		return err
@@ -211,8 +205,8 @@ func (s *Stage) install(ctx context.Context, o Options, platform, guarded []*uns
 		return err
 	}
 	s.Manager, err = s.Cluster.RunDeployment(ctx, o.Manager, deployment, lab.RunOptions{ExtraArgs: []string{
-		"--webhook-bind-address=127.0.0.1", "--webhook-port=" + strconv.Itoa(ports[0]), "--webhook-host=127.0.0.1",
-		"--health-probe-bind-address=" + local(1), "--metrics-bind-address=" + local(2),
+		"--webhook-bind-address=127.0.0.1", "--webhook-port=" + webhookPort, "--webhook-host=127.0.0.1",
+		"--health-probe-bind-address=" + local[1], "--metrics-bind-address=" + local[2],
 		"--registry-mirror=" + Registry + "=" + s.RegistryAddress,
 	}})
 	if err != nil {
@@ -265,20 +259,6 @@ func (s *Stage) ready(ctx context.Context) error {
 		return fmt.Errorf("wait for the operator to be ready: %w; its log is %s", err, s.Manager.Log())
 	}
 	return nil
-}
-
-// freePorts asks the kernel for ports that are free now.
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }
 
 // Root finds the repository at or above the working directory.
