@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -75,7 +76,17 @@ func differences(d, live *unstructured.Unstructured) ([]delta.Change, error) {
 	if live == nil {
 		return []delta.Change{{Kind: delta.Missing}}, nil
 	}
-	return delta.Compare(d, live)
+	changes, err := delta.Compare(d, live)
+	if err == nil && ownerless(d, live) {
+		changes = append(changes, delta.Change{Path: "metadata.ownerReferences", Kind: delta.Removed})
+	}
+	return changes, err
+}
+
+// ownerless says that a child is not controlled by the Workload it is applied for.
+func ownerless(d, live *unstructured.Unstructured) bool {
+	owner := metav1.GetControllerOf(live)
+	return owner == nil || owner.UID != metav1.GetControllerOf(d).UID
 }
 
 // drifted tells what others changed from what the spec changed.
@@ -145,7 +156,7 @@ func (r *Reconciler) write(ctx context.Context, s *scope, d, live *unstructured.
 	if err == nil {
 		s.wrote(answer)
 		live = answer
-		left, err := delta.Compare(d, live)
+		left, err := differences(d, live)
 		if err != nil {
 			return unreadable("CompareFailed", err)
 		}

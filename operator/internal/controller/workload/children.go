@@ -210,7 +210,7 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) error {
 		if err != nil {
 			return unreadable("ChildUnreadable", about("get", d.GetKind(), d, err))
 		}
-		if !s.mine(existing) {
+		if !s.mine(existing) && !s.mayAdopt(existing) {
 			return &obstacle{kind: terminal, reason: reasonConflict, message: conflict(existing, s.workload)}
 		}
 		s.owned = append(s.owned, existing)

@@ -131,15 +131,64 @@ func TestReconcile_KnowsItsChildWithoutFieldManagers(t *testing.T) {
 	}
 }
 
-func TestReconcile_SaysWhenItsOwnerReferenceIsTakenOff(t *testing.T) {
+func TestReconcile_TakesItsChildBackWhenTheOwnerReferenceIsTakenOff(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		b := newBench(t)
+		w := b.running("web")
+		b.edit("Deployment", "web", func(d *unstructured.Unstructured) {
+			d.SetOwnerReferences(nil)
+			setNested(t, d, int64(9), "spec", "replicas")
+		})
+		if restart {
+			b.restart()
+		}
+		b.must(w)
+		if got := b.child("Deployment", "web"); !metav1.IsControlledBy(got, w) {
+			t.Errorf("restart %t: owners: %v", restart, got.GetOwnerReferences())
+		}
+		if events := strings.Join(b.told(), "\n"); !strings.Contains(events, "metadata.ownerReferences (Removed)") {
+			t.Errorf("restart %t: events: %q", restart, events)
+		}
+		b.healthy(w)
+		b.must(w)
+		b.expect(w, v1beta1.PhaseReady, reasonReady)
+		b.taken()
+		b.must(w)
+		if writes := b.taken(); len(writes) != 0 {
+			t.Errorf("restart %t: at rest: %v", restart, writes)
+		}
+	}
+}
+
+func TestReconcile_DoesNotTakeBackWhatAnotherOwnerHas(t *testing.T) {
 	b := newBench(t)
 	w := b.running("web")
-	b.edit("Deployment", "web", func(d *unstructured.Unstructured) { d.SetOwnerReferences(nil) })
+	b.edit("Deployment", "web", func(d *unstructured.Unstructured) {
+		d.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(another, v1beta1.GroupVersion.WithKind(v1beta1.WorkloadKind))})
+	})
 	before := b.child("Deployment", "web")
 	b.must(w)
 	b.expect(w, v1beta1.PhaseBlocked, reasonConflict)
 	if diff := cmp.Diff(before, b.child("Deployment", "web")); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestReconcile_TakesUpWhatAWorkloadOfItsNameLeftBehind(t *testing.T) {
+	b := newBench(t)
+	w := b.running("db", everything, func(w *v1beta1.Workload) { w.Spec.DeletionPolicy = v1beta1.DeletionPolicyOrphan })
+	uid := b.child("StatefulSet", "db").GetUID()
+	if err := api.Delete(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	b.must(w)
+	again := &v1beta1.Workload{ObjectMeta: metav1.ObjectMeta{Name: w.Name, Namespace: w.Namespace}, Spec: w.Spec}
+	create(t, again)
+	b.must(again)
+	b.must(again)
+	b.expect(again, v1beta1.PhaseReady, reasonReady)
+	if s := b.child("StatefulSet", "db"); s.GetUID() != uid || !metav1.IsControlledBy(s, again) {
+		t.Errorf("the StatefulSet was not taken up: %v", s.GetOwnerReferences())
 	}
 }
 
