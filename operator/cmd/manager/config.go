@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
@@ -8,6 +10,9 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // config is the flags, validated.
@@ -24,6 +29,9 @@ type config struct {
 	healthAddress   string
 	leaderElection  bool
 	workers         int
+	retryBase       time.Duration
+	retryMax        time.Duration
+	shard           labels.Selector
 	qps             float64
 	mirrors         map[string]string
 	insecure        []string
@@ -31,6 +39,13 @@ type config struct {
 	tokenHosts      []string
 	google          bool
 }
+
+// Bounds of the pause between two tries: below, the API server is what fails; above, a
+// Workload is forgotten for a working day.
+const (
+	minRetry = 100 * time.Millisecond
+	maxRetry = time.Hour
+)
 
 // list collects a repeatable flag.
 type list []string
@@ -50,6 +65,7 @@ func (h help) Error() string { return string(h) }
 func parse(args []string, getenv func(string) string) (config, error) {
 	var c config
 	var mirrors, insecure, hosts, cas, tokenHosts list
+	var shard string
 	flags := flag.NewFlagSet("manager", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&c.namespace, "namespace", getenv("POD_NAMESPACE"), "namespace the operator runs in, and the only one whose Secrets and ConfigMaps a Gate may name (default: $POD_NAMESPACE)")
@@ -64,6 +80,9 @@ func parse(args []string, getenv func(string) string) (config, error) {
 	flags.StringVar(&c.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	flags.BoolVar(&c.leaderElection, "leader-elect", true, "reconcile only while holding the Lease; webhooks answer on every replica")
 	flags.IntVar(&c.workers, "workers", 4, "Workloads reconciled at a time")
+	flags.DurationVar(&c.retryBase, "retry-base-delay", time.Second, "pause after the first failure of a Workload; doubles with each")
+	flags.DurationVar(&c.retryMax, "retry-max-delay", 5*time.Minute, "longest pause between two tries of a Workload that fails")
+	flags.StringVar(&shard, "watch-label-selector", "", "reconcile only Workloads with these labels, as one of several operators; admission judges all")
 	flags.Float64Var(&c.qps, "kube-api-qps", 50, "requests per second to the API server; twice as many in a burst")
 	flags.Var(&mirrors, "registry-mirror", "HOST=HOST:PORT to dial in place of a registry host (repeatable)")
 	flags.Var(&tokenHosts, "registry-token-host", "host of a token server that may be given credentials although it is at another site than its registry (repeatable)")
@@ -81,6 +100,9 @@ func parse(args []string, getenv func(string) string) (config, error) {
 	}
 	c.insecure, c.hosts, c.registryCAFiles, c.tokenHosts = insecure, hosts, cas, tokenHosts
 	var err error
+	if c.shard, err = labels.Parse(shard); err != nil {
+		return c, fmt.Errorf("--watch-label-selector=%s: write a label selector, such as shard=a: %w", shard, err)
+	}
 	if c.mirrors, err = parseMirrors(mirrors); err != nil {
 		return c, err
 	}
@@ -97,6 +119,8 @@ func (c config) validate(rest []string) error {
 		return fmt.Errorf("--workers=%d: has to be between 1 and 64", c.workers)
 	case c.webhookPort < 1 || c.webhookPort > 65535:
 		return fmt.Errorf("--webhook-port=%d: not a port", c.webhookPort)
+	case c.retryBase < minRetry || c.retryMax < c.retryBase || c.retryMax > maxRetry:
+		return fmt.Errorf("--retry-base-delay=%s and --retry-max-delay=%s: have to be between %s and %s, the first no longer than the second", c.retryBase, c.retryMax, minRetry, maxRetry)
 	case !(c.qps > 0 && c.qps <= 10000): // also not a number
 		return fmt.Errorf("--kube-api-qps=%v: has to be above 0 and at most 10000", c.qps)
 	case slices.Contains(c.hosts, ""):
@@ -130,4 +154,14 @@ func parseMirrors(entries []string) (map[string]string, error) {
 func (c config) webhookHosts() []string {
 	name := c.service + "." + c.namespace + ".svc"
 	return append([]string{name, name + ".cluster.local"}, c.hosts...)
+}
+
+// lease names what the replicas of one shard compete for: each shard has a leader of its
+// own.
+func (c config) lease() string {
+	if c.shard.Empty() {
+		return "sluice.dev"
+	}
+	sum := sha256.Sum256([]byte(c.shard.String()))
+	return "sluice.dev-" + hex.EncodeToString(sum[:])[:10]
 }

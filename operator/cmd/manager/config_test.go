@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/authn"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
@@ -56,6 +57,24 @@ func TestParse_TakesRepeatedFlags(t *testing.T) {
 	}
 }
 
+func TestConfig_GivesEachShardALeaderOfItsOwn(t *testing.T) {
+	seen := map[string]string{}
+	for _, selector := range []string{"", "shard=a", "shard=b", "shard notin (a, b)"} {
+		c, err := parse([]string{"--watch-label-selector=" + selector}, environment("sluice-system"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := c.lease()
+		if other, twice := seen[lease]; twice {
+			t.Errorf("%q and %q share the lease %s", selector, other, lease)
+		}
+		if messages := validation.IsDNS1123Subdomain(lease); len(messages) > 0 {
+			t.Errorf("%s: %v", lease, messages)
+		}
+		seen[lease] = selector
+	}
+}
+
 func TestParse_SaysWhatIsWrong(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string
@@ -65,6 +84,9 @@ func TestParse_SaysWhatIsWrong(t *testing.T) {
 		"a number that is none":     {[]string{"--workers=many"}, "-workers"},
 		"no worker":                 {[]string{"--workers=0"}, "between 1 and 64"},
 		"too many workers":          {[]string{"--workers=65"}, "between 1 and 64"},
+		"no pause":                  {[]string{"--retry-base-delay=0"}, "--retry-base-delay=0"},
+		"a pause that shrinks":      {[]string{"--retry-base-delay=1m", "--retry-max-delay=1s"}, "no longer than the second"},
+		"a selector that is none":   {[]string{"--watch-label-selector=a in b"}, "--watch-label-selector=a in b"},
 		"a port that is none":       {[]string{"--webhook-port=70000"}, "not a port"},
 		"no request per second":     {[]string{"--kube-api-qps=0"}, "--kube-api-qps=0"},
 		"requests that are no sum":  {[]string{"--kube-api-qps=NaN"}, "--kube-api-qps=NaN"},

@@ -103,9 +103,9 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 	r := &workload.Reconciler{
 		Client: m.GetClient(), Live: m.GetAPIReader(), Judge: judge,
 		Events: m.GetEventRecorder("sluice"), Metrics: counted,
-		Observe: func(gate.Verdict) {}, Now: time.Now,
+		Observe: func(gate.Verdict) {}, Now: time.Now, Shard: c.shard,
 	}
-	if err := r.SetupWithManager(ctx, m, references, c.workers); err != nil {
+	if err := r.SetupWithManager(ctx, m, references, workload.Pace{Workers: c.workers, RetryBase: c.retryBase, RetryMax: c.retryMax}); err != nil {
 		return fmt.Errorf("set up the Workload controller: %w", err)
 	}
 	return nil
@@ -123,12 +123,12 @@ func options(c config, scheme *runtime.Scheme, rotation *admission.Rotation) ctr
 	grace := 20 * time.Second
 	return ctrl.Options{
 		Scheme:                        scheme,
-		Cache:                         cache.Options{ByObject: objects},
+		Cache:                         cache.Options{ByObject: objects, DefaultTransform: cache.TransformStripManagedFields()},
 		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Metrics:                       server.Options{BindAddress: c.metricsAddress},
 		HealthProbeBindAddress:        c.healthAddress,
 		LeaderElection:                c.leaderElection,
-		LeaderElectionID:              "sluice.dev",
+		LeaderElectionID:              c.lease(),
 		LeaderElectionNamespace:       c.namespace,
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       &grace,

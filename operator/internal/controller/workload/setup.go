@@ -3,11 +3,13 @@ package workload
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -48,9 +50,17 @@ const (
 	indexDependencies = "spec.dependsOn"
 )
 
+// Pace is how much the controller does at a time, and how soon it tries again.
+type Pace struct {
+	// Workers is how many Workloads are reconciled at a time.
+	Workers int
+	// RetryBase and RetryMax bound the pause after a failure, which doubles with each.
+	RetryBase, RetryMax time.Duration
+}
+
 // SetupWithManager registers the controller. references is the cache of the Secrets and
 // ConfigMaps that Gates name: a change there judges every Workload again.
-func (r *Reconciler) SetupWithManager(ctx context.Context, m ctrl.Manager, references cache.Cache, workers int) error {
+func (r *Reconciler) SetupWithManager(ctx context.Context, m ctrl.Manager, references cache.Cache, pace Pace) error {
 	if err := index(ctx, m); err != nil {
 		return err
 	}
@@ -68,11 +78,29 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, m ctrl.Manager, refer
 	for _, gvk := range ChildKinds {
 		b = b.Owns(Child(gvk))
 	}
+	warm := true
 	return b.WithOptions(controller.Options{
-		MaxConcurrentReconciles: workers,
-		// One second to five minutes: a registry that is down is not asked in a tight loop.
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, 5*time.Minute),
+		MaxConcurrentReconciles: pace.Workers,
+		RateLimiter: jittered{
+			workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](pace.RetryBase, pace.RetryMax),
+		},
+		// A replica that waits to lead has its caches filled, and takes over at once.
+		EnableWarmup: &warm,
 	}).Complete(r)
+}
+
+// jittered spreads what failed together, such as on a registry that was down, so that it
+// is not tried again together.
+type jittered struct {
+	workqueue.TypedRateLimiter[reconcile.Request]
+}
+
+// retryJitter is by how much of itself a pause is made longer at most.
+const retryJitter = 0.25
+
+// When is the pause of the limiter underneath, and up to a quarter more.
+func (j jittered) When(request reconcile.Request) time.Duration {
+	return wait.Jitter(j.TypedRateLimiter.When(request), retryJitter)
 }
 
 // deleting lets the event through that sets the deletion timestamp: it changes neither
@@ -95,14 +123,25 @@ func (r *Reconciler) statusForged(e event.UpdateEvent) bool {
 }
 
 // CacheByObject bounds what the manager's cache holds of children: those that carry the
-// operator's label.
+// operator's label, and of who set which field only what the operator did.
 func CacheByObject() map[client.Object]cache.ByObject {
 	managed := labels.SelectorFromSet(labels.Set{render.LabelManagedBy: render.ManagedBy})
 	objects := map[client.Object]cache.ByObject{}
 	for _, gvk := range ChildKinds {
-		objects[Child(gvk)] = cache.ByObject{Label: managed}
+		objects[Child(gvk)] = cache.ByObject{Label: managed, Transform: keepOwnFields}
 	}
 	return objects
+}
+
+// keepOwnFields drops the field managers' entries that nothing here reads: with some
+// controllers at work they are half of an object.
+func keepOwnFields(o any) (any, error) {
+	if child, ok := o.(client.Object); ok {
+		child.SetManagedFields(slices.DeleteFunc(child.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+			return e.Manager != FieldManager || e.Operation != metav1.ManagedFieldsOperationApply
+		}))
+	}
+	return o, nil
 }
 
 func index(ctx context.Context, m ctrl.Manager) error {

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -225,13 +226,14 @@ type bench struct {
 	clock     *ticker
 	writes    *[]string
 	verdicts  int
+	shard     labels.Selector
 	// refuse, when set, is asked before each write.
 	refuse func(string) error
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{t: t, namespace: namespace(t, environment), recorder: events.NewFakeRecorder(1000), clock: &ticker{now: time.Now()}, writes: new([]string)}
+	b := &bench{t: t, namespace: namespace(t, environment), recorder: events.NewFakeRecorder(1000), clock: &ticker{now: time.Now()}, writes: new([]string), shard: labels.Everything()}
 	b.restart()
 	return b
 }
@@ -241,7 +243,7 @@ func (b *bench) restart() {
 	b.r = &Reconciler{
 		Client: counted(b), Live: api, Judge: gather.NewJudge(facts(api, api), registry.New(registry.Options{}), trust.New(trust.Options{})),
 		Events: b.recorder, Metrics: metrics.New(prometheus.NewRegistry()),
-		Observe: func(gate.Verdict) { b.verdicts++ }, Now: b.clock.Now,
+		Observe: func(gate.Verdict) { b.verdicts++ }, Now: b.clock.Now, Shard: b.shard,
 	}
 }
 

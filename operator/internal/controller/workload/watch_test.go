@@ -60,10 +60,8 @@ func (t *tally) of(w *v1beta1.Workload) int {
 
 // startManager runs the controller as cmd/manager does.
 func startManager() (stop func() error, err error) {
-	objects := CacheByObject()
-	objects[&v1beta1.Workload{}] = cache.ByObject{Label: labels.SelectorFromSet(labels.Set{watched: "yes"})}
 	m, err := ctrl.NewManager(access, ctrl.Options{
-		Scheme: scheme, Cache: cache.Options{ByObject: objects},
+		Scheme: scheme, Cache: cache.Options{ByObject: CacheByObject(), DefaultTransform: cache.TransformStripManagedFields()},
 		Client:  client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Metrics: server.Options{BindAddress: "0"},
 	})
@@ -81,8 +79,9 @@ func startManager() (stop func() error, err error) {
 	r := &Reconciler{
 		Client: m.GetClient(), Live: m.GetAPIReader(), Judge: gather.NewJudge(facts(m.GetClient(), references), registry.New(registry.Options{}), trust.New(trust.Options{})),
 		Events: m.GetEventRecorder("sluice"), Metrics: metrics.New(prometheus.NewRegistry()), Observe: judged.add, Now: time.Now,
+		Shard: labels.SelectorFromSet(labels.Set{watched: "yes"}),
 	}
-	if err := r.SetupWithManager(ctx, m, references, 4); err != nil {
+	if err := r.SetupWithManager(ctx, m, references, Pace{Workers: 4, RetryBase: time.Second, RetryMax: time.Minute}); err != nil {
 		cancel()
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,6 +53,8 @@ type Reconciler struct {
 	Observe func(gate.Verdict)
 	// Now is the clock.
 	Now func() time.Time
+	// Shard selects the Workloads that are this operator's; others are left alone.
+	Shard labels.Selector
 
 	// memories of Workloads by namespace and name.
 	memories sync.Map
@@ -136,6 +139,11 @@ func (r *Reconciler) open(ctx context.Context, key client.ObjectKey) (*scope, er
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get Workload %s: %w", key, err)
+	}
+	if !r.Shard.Matches(labels.Set(w.Labels)) {
+		// Moved to another operator, which takes over what is there.
+		r.forget(key)
+		return nil, nil
 	}
 	return &scope{workload: w, memory: r.recall(w), now: r.Now()}, nil
 }
