@@ -124,12 +124,15 @@ type SecretRef struct {
 }
 
 // Storage asks for one volume per replica; a Workload with storage is a StatefulSet.
+// +kubebuilder:validation:XValidation:rule="(has(self.className) ? self.className : \"\") == (has(oldSelf.className) ? oldSelf.className : \"\")",message="storage.className cannot change: volumes do not move between classes; create a new Workload and copy the data"
 type Storage struct {
-	// Size of each volume.
+	// Size of each volume. It can grow, where the StorageClass allows that.
 	// +kubebuilder:validation:Pattern=`^[0-9]+(Mi|Gi|Ti)$`
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="storage.size cannot change: volume claim templates of a StatefulSet are immutable"
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="!quantity(self).isLessThan(quantity(oldSelf))",message="storage.size cannot shrink: no volume can"
 	Size string `json:"size"`
 	// ClassName of the StorageClass; empty takes the cluster's default.
+	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	ClassName string `json:"className,omitempty"`
 	// MountPath of the volume inside the container.

@@ -62,7 +62,7 @@ func (h *Workloads) Handle(ctx context.Context, req admission.Request) admission
 	}
 	start := time.Now()
 	j := h.Judge.Workload(ctx, w, nil)
-	return answer(ctx, h.Metrics, start, j)
+	return h.hold(ctx, req, w, j.Children, answer(ctx, h.Metrics, start, j))
 }
 
 // answer counts a judgement, logs a refusal and makes the response.

@@ -28,7 +28,7 @@ func (r renderer) statefulSet() (*appsv1.StatefulSet, error) {
 	}
 	claim := corev1.PersistentVolumeClaim{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
-		ObjectMeta: metav1.ObjectMeta{Name: dataVolume, Labels: r.selector()},
+		ObjectMeta: metav1.ObjectMeta{Name: dataVolume, Labels: ClaimLabels(r.w.Name)},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}},

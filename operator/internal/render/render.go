@@ -136,6 +136,13 @@ func Selector(name string) map[string]string {
 	return map[string]string{labelName: name, LabelInstance: name}
 }
 
+// ClaimLabels are the labels of the volume claims of the Workload of this name.
+func ClaimLabels(name string) map[string]string {
+	l := Selector(name)
+	l[LabelManagedBy] = ManagedBy
+	return l
+}
+
 func (r renderer) labelSelector() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: r.selector()}
 }

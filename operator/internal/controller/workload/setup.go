@@ -35,6 +35,7 @@ import (
 // +kubebuilder:rbac:groups=sluice.dev,resources=gates,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=services;configmaps;serviceaccounts,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch;create;patch;delete
@@ -71,6 +72,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, m ctrl.Manager, refer
 			deleting, predicate.Funcs{UpdateFunc: r.statusForged}))).
 		Watches(&v1beta1.Workload{}, handler.EnqueueRequestsFromMapFunc(r.dependents)).
 		Watches(&v1beta1.Gate{}, everyone).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(ofClaim)).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.users)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.inNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		WatchesRawSource(source.Kind(references, client.Object(&corev1.Secret{}), handler.EnqueueRequestsFromMapFunc(r.everyone))).
@@ -130,6 +132,7 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	for _, gvk := range ChildKinds {
 		objects[Child(gvk)] = cache.ByObject{Label: managed, Transform: keepOwnFields}
 	}
+	objects[&corev1.PersistentVolumeClaim{}] = cache.ByObject{Label: managed}
 	return objects
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/events"
@@ -78,6 +79,10 @@ type scope struct {
 	drift, healed []v1beta1.DriftChange
 	// quarrel names a child that keeps being changed, and is left alone for a while.
 	quarrel string
+	// volumes is how large the volumes of a StatefulSet that exists are to be, by claim
+	// template; growing tells of those that are not yet.
+	volumes map[string]resource.Quantity
+	growing []string
 	// health of owned, by position.
 	health []delta.Health
 	// notReady are the dependencies that are not.
@@ -107,7 +112,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.delete(ctx, s)
 	}
 	err = run(ctx, s, r.readOwned, r.respectPause, r.judge, r.waitForSecrets, r.waitForDependencies,
-		r.claim, r.hold, r.apply, r.prune)
+		r.claim, r.keepClaimSizes, r.hold, r.apply, r.growVolumes, r.prune)
 	if err == nil {
 		err = s.lacking
 	}

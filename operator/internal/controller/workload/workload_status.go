@@ -39,6 +39,7 @@ const (
 	reasonDriftReturns       = "DriftReturns"
 	reasonHealed             = "DriftHealed"
 	reasonFailed             = "Failed"
+	reasonVolumesGrow        = "VolumesGrow"
 	reasonChildRefused       = "ChildRefused"
 
 	reasonNamespaceTerminating = "NamespaceTerminating"
@@ -136,6 +137,9 @@ func standingOfHealth(s *scope) standing {
 	h, of := worstHealth(s)
 	switch h.Status {
 	case delta.Healthy:
+		if len(s.growing) > 0 {
+			return standing{v1beta1.PhaseProgressing, reasonVolumesGrow, growingText(s.growing)}
+		}
 		return standing{v1beta1.PhaseReady, reasonReady, "every child is healthy"}
 	case delta.Degraded:
 		return standing{v1beta1.PhaseDegraded, reasonDegraded, childText(of) + h.Message}
