@@ -59,7 +59,7 @@ func (r *Reconciler) readOwned(ctx context.Context, s *scope) error {
 			return unreadable("ChildrenUnreadable", fmt.Errorf("list %s in %s: %w", gvk.Kind, s.workload.Namespace, err))
 		}
 		for i := range list.Items {
-			if s.mine(&list.Items[i]) {
+			if s.mine(&list.Items[i]) || adoptable(&list.Items[i]) {
 				s.owned = append(s.owned, &list.Items[i])
 			}
 		}
@@ -210,7 +210,7 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) error {
 		if err != nil {
 			return unreadable("ChildUnreadable", about("get", d.GetKind(), d, err))
 		}
-		if !s.mine(existing) && !s.mayAdopt(existing) {
+		if !s.mine(existing) && !adoptable(existing) {
 			return &obstacle{kind: terminal, reason: reasonConflict, message: conflict(existing, s.workload)}
 		}
 		s.owned = append(s.owned, existing)

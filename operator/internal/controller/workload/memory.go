@@ -15,7 +15,6 @@ import (
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/delta"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
-	"github.com/sluice-dev/sluice/operator/internal/render"
 )
 
 // memory is what the process remembers of one Workload from one reconcile to the next.
@@ -112,14 +111,13 @@ func (s *scope) mine(c *unstructured.Unstructured) bool {
 	return s.memory.children[keyOf(c)] == c.GetUID() || applied(c)
 }
 
-// mayAdopt says whether a child that nobody controls is taken back: the operator applied it
-// for a Workload of this name, and since then someone took the owner reference off, or the
-// Workload was deleted with deletionPolicy Orphan and is here again. Who can forge the
-// field manager's entry may edit the object already, and learns nothing from having it
-// overwritten.
-func (s *scope) mayAdopt(c *unstructured.Unstructured) bool {
-	return metav1.GetControllerOf(c) == nil && c.GetDeletionTimestamp() == nil &&
-		c.GetLabels()[render.LabelInstance] == s.workload.Name && applied(c)
+// adoptable says whether a child that was found by the name or the labels of a Workload's
+// and that nobody controls is taken back: the operator applied it, and since then someone
+// took the owner reference off, or the Workload was deleted with deletionPolicy Orphan and
+// is here again. Who can forge the field manager's entry may edit the object already, and
+// could as well set an owner reference.
+func adoptable(c *unstructured.Unstructured) bool {
+	return metav1.GetControllerOf(c) == nil && c.GetDeletionTimestamp() == nil && applied(c)
 }
 
 func applied(c *unstructured.Unstructured) bool {

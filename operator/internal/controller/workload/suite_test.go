@@ -229,6 +229,9 @@ type bench struct {
 	shard     labels.Selector
 	// refuse, when set, is asked before each write.
 	refuse func(string) error
+	// lose, when set, is asked after each write that was done: an error stands for an answer
+	// that did not arrive.
+	lose func(string) error
 }
 
 func newBench(t *testing.T) *bench {
@@ -267,6 +270,13 @@ func (b *bench) note(verb string, o any) error {
 	return nil
 }
 
+func (b *bench) after(err error, text string) error {
+	if err == nil && b.lose != nil {
+		return b.lose(text)
+	}
+	return err
+}
+
 // counted is the API client with a note of each write.
 func counted(b *bench) client.Client {
 	return interceptor.NewClient(api, interceptor.Funcs{
@@ -274,43 +284,43 @@ func counted(b *bench) client.Client {
 			if err := b.note("create", o); err != nil {
 				return err
 			}
-			return c.Create(ctx, o, opts...)
+			return b.after(c.Create(ctx, o, opts...), "create")
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
 			if err := b.note("update", o); err != nil {
 				return err
 			}
-			return c.Update(ctx, o, opts...)
+			return b.after(c.Update(ctx, o, opts...), "update")
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			if err := b.note("delete", o); err != nil {
 				return err
 			}
-			return c.Delete(ctx, o, opts...)
+			return b.after(c.Delete(ctx, o, opts...), "delete")
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			if err := b.note("patch", o); err != nil {
 				return err
 			}
-			return c.Patch(ctx, o, p, opts...)
+			return b.after(c.Patch(ctx, o, p, opts...), "patch")
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			if err := b.note("apply", o); err != nil {
 				return err
 			}
-			return c.Apply(ctx, o, opts...)
+			return b.after(c.Apply(ctx, o, opts...), "apply")
 		},
 		SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
 			if err := b.note("apply "+sub+" of", o); err != nil {
 				return err
 			}
-			return c.SubResource(sub).Apply(ctx, o, opts...)
+			return b.after(c.SubResource(sub).Apply(ctx, o, opts...), "apply status")
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			if err := b.note("patch "+sub+" of", o); err != nil {
 				return err
 			}
-			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			return b.after(c.SubResource(sub).Patch(ctx, o, p, opts...), "patch status")
 		},
 	})
 }
