@@ -84,6 +84,7 @@ generate: $(TOOLS)/controller-gen ## Write everything that is generated: deepcop
 	$(TOOLS)/controller-gen crd:crdVersions=v1 output:crd:dir=kustomize/base/crds paths=./operator/api/...
 	$(TOOLS)/controller-gen rbac:roleName=sluice-manager output:rbac:dir=kustomize/base/rbac paths=./operator/internal/...
 	go run ./operator/internal/gate/policy/policydocs > docs/policies.md
+	go run ./operator/internal/rollout/rolloutdocs docs/rollout.md
 
 .PHONY: verify
 verify: generate lint overlays ## Fail if anything generated, formatted, linted or built is off

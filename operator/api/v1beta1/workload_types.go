@@ -33,23 +33,33 @@ const (
 )
 
 // Phase is one word for where a Workload stands; the conditions hold the detail.
-// +kubebuilder:validation:Enum=Pending;Blocked;Waiting;Progressing;Ready;Degraded;Paused;Deleting
+// docs/rollout.md has how one follows another.
+// +kubebuilder:validation:Enum=Pending;Gating;Blocked;Waiting;Progressing;Canary;Ready;Degraded;RollingBack;Paused;Deleting
 type Phase string
 
 // The phases of a Workload.
 const (
-	// PhasePending: the gate could not decide yet, and nothing was applied.
+	// PhasePending: nothing of this generation was applied, since the gate was not asked yet
+	// or something could not be read or written.
 	PhasePending Phase = "Pending"
+	// PhaseGating: the gate was asked and could not decide yet; nothing of this generation
+	// was applied.
+	PhaseGating Phase = "Gating"
 	// PhaseBlocked: the gate denied the spec, or a child belongs to someone else.
 	PhaseBlocked Phase = "Blocked"
 	// PhaseWaiting: something the spec names is not there or not Ready yet.
 	PhaseWaiting Phase = "Waiting"
 	// PhaseProgressing: children are applied and not all available yet.
 	PhaseProgressing Phase = "Progressing"
+	// PhaseCanary: some pods run the new revision and are watched before more follow.
+	PhaseCanary Phase = "Canary"
 	// PhaseReady: every child is healthy and of this generation.
 	PhaseReady Phase = "Ready"
-	// PhaseDegraded: a child reports a failure.
+	// PhaseDegraded: a child reports a failure, or a rollout failed and what the spec asks
+	// for does not run everywhere.
 	PhaseDegraded Phase = "Degraded"
+	// PhaseRollingBack: a rollout failed, and its pods go back to the stable revision.
+	PhaseRollingBack Phase = "RollingBack"
 	// PhasePaused: spec.paused is set; nothing is applied.
 	PhasePaused Phase = "Paused"
 	// PhaseDeleting: the Workload is being deleted.
@@ -309,6 +319,9 @@ type WorkloadSpec struct {
 	// +listType=atomic
 	// +optional
 	DependsOn []DependencyRef `json:"dependsOn,omitempty"`
+	// Rollout says how a change reaches the pods; left out, it is RollingUpdate.
+	// +optional
+	Rollout *Rollout `json:"rollout,omitempty"`
 	// Backup of the data.
 	// +optional
 	Backup *Backup `json:"backup,omitempty"`
@@ -454,6 +467,9 @@ type WorkloadStatus struct {
 	// Drift found.
 	// +optional
 	Drift *DriftStatus `json:"drift,omitempty"`
+	// Rollout of the current generation, and what it was judged by.
+	// +optional
+	Rollout *RolloutStatus `json:"rollout,omitempty"`
 }
 
 // Workload is one application: an image, how it runs, and what it needs.

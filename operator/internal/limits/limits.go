@@ -224,10 +224,27 @@ const (
 	NoteBytes = 1000
 )
 
+// Bounds on canaries.
+const (
+	// CanarySteps is how many steps a canary takes at most; replicas end at 100, so that
+	// batches of one pod fit.
+	CanarySteps = 100
+	// CanaryMeasureEvery is the longest pause between two looks at the metrics of a step:
+	// ten queries then cost Prometheus one a second.
+	CanaryMeasureEvery = 10 * time.Second
+	// CanaryMeasurements is how often metrics are looked at within the interval of a step,
+	// at least. With an interval of a second, the shortest that the API takes, that is
+	// every 333 ms.
+	CanaryMeasurements = 3
+)
+
 // Bounds on status.
 const (
 	// StatusFindings is how many violations and drift changes a status holds.
 	StatusFindings = 20
+	// StatusMeasurements is how many measurements a status holds: the last one of each
+	// metric, of which a spec may have ten.
+	StatusMeasurements = 10
 )
 
 // Bounds of the local cluster (package lab).

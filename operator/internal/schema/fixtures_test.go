@@ -1,9 +1,73 @@
 package schema_test
 
+import (
+	"fmt"
+	"strings"
+)
+
 // head starts a Workload; a fixture goes on below its spec.
 const head = "apiVersion: sluice.dev/v1beta1\nkind: Workload\nmetadata: {name: NAME, namespace: default}\nspec:\n"
 
 const gateHead = "apiVersion: sluice.dev/v1beta1\nkind: Gate\nmetadata: {name: NAME}\nspec:\n  environment: prod\n"
+
+// canaryHead starts a Workload whose canary goes on below.
+const canaryHead = head + "  image: a\n  rollout:\n    strategy: Canary\n    canary:\n"
+
+// database is a Workload with most of what there is.
+const database = `apiVersion: sluice.dev/v1beta1
+kind: Workload
+metadata:
+  name: NAME
+  namespace: default
+spec:
+  image: registry.example.com/shop/orders-db:15.3.0
+  version: 15.3.0
+  replicas: 3
+  ports:
+    - {name: postgres, port: 5432}
+  storage: {size: 100Gi, mountPath: /var/lib/postgresql/data}
+  config:
+    mountPath: /etc/orders
+    files:
+      postgresql.conf: |
+        max_connections = 200
+  secrets:
+    - {name: orders-db-credentials, envFrom: true}
+  resources:
+    requests: {cpu: 250m, memory: 512Mi}
+    limits: {memory: 1Gi}
+  dependsOn:
+    - {name: cache}
+  availability:
+    minAvailable: 2
+  rollout:
+    strategy: Canary
+    canary:
+      batchSize: 1
+      interval: 30s
+      failureLimit: 2
+      analysis:
+        metrics:
+          - name: connection-errors
+            query: sum(rate(db_connection_errors_total{workload="orders-db"}[5m]))
+            failIf: "> 0.01"
+    rollbackOnFailure: true
+  backup:
+    schedule: "0 3 * * *"
+    image: registry.example.com/shop/backup:1.2.0
+    s3: {bucket: shop-backups, region: eu-central-1}
+  drift: {mode: Heal}
+  deletionPolicy: RetainStorage
+`
+
+// metricsOf are n metrics whose queries are as long as they may be.
+func metricsOf(n int) string {
+	var out strings.Builder
+	for i := range n {
+		fmt.Fprintf(&out, "{name: m%d, query: %s, failIf: '> 1'},", i, strings.Repeat("q", 4096))
+	}
+	return out.String()
+}
 
 // accepted are manifests that the API server takes. Their defaults are what is compared.
 var accepted = map[string]string{
@@ -21,6 +85,15 @@ var accepted = map[string]string{
 	"a Secret by mount, and by env": head + "  image: a\n  secrets: [{name: a, mountPath: /a}, {name: b, envFrom: true}, {name: c, mountPath: /c, envFrom: false}]\n",
 	"storage and backup":            head + "  image: a\n  storage: {size: 10Gi, mountPath: /data}\n  backup: {schedule: '0 3 * * *', image: b, s3: {bucket: b, region: r}}\n",
 	"a status, which is not kept":   head + "  image: a\nstatus: {phase: Ready, replicas: 3}\n",
+	"a rollout without a strategy":  head + "  image: a\n  rollout: {}\n",
+	"a canary by its defaults":      head + "  image: a\n  rollout: {strategy: Canary}\n",
+	"a canary with nothing set":     head + "  image: a\n  rollout: {strategy: Canary, canary: {}}\n",
+	"a canary with metrics":         canaryHead + "      batchSize: 1\n      interval: 30s\n      failureLimit: 2\n      analysis:\n        metrics:\n          - name: errors\n            query: sum(rate(errors_total{workload=\"a\"}[5m]))\n            failIf: \"> 0.01\"\n    rollbackOnFailure: true\n",
+	"a canary in steps":             canaryHead + "      steps: [{replicas: 1, pause: 10m}, {replicas: 50%, pause: 1.5h}, {replicas: 100%}]\n",
+	"a canary in percent":           canaryHead + "      batchSize: 25%\n      interval: 1m30s\n",
+	"a canary with all there is":    canaryHead + "      analysis: {noData: Pass, timeout: 24h, metrics: [{name: a, query: up, failIf: '<1'}, {name: b, query: up, failIf: '== -1.5e-3'}]}\n      interval: 24h\n    progressDeadline: 10s\n",
+	"the longest analysis":          canaryHead + "      analysis: {metrics: [" + strings.TrimSuffix(metricsOf(10), ",") + "]}\n",
+	"a database with a canary":      database,
 	"a Gate, the least":             gateHead,
 	"a Gate in a namespace":         "apiVersion: sluice.dev/v1beta1\nkind: Gate\nmetadata: {name: NAME, namespace: shop}\nspec: {environment: prod}\n",
 	"a Gate with a rule":            gateHead + "  images: [{match: 'r.io/**', authorities: [{key: {inline: pem}}]}]\n",
@@ -66,5 +139,31 @@ var refused = map[string]struct{ manifest, field string }{
 	"a requirement of nothing":          {gateHead + "  images: [{match: 'r.io/**', require: 0, authorities: [{key: {inline: a}}]}]\n", "spec.images[0].require"},
 	"a requirement that there is not":   {gateHead + "  images: [{match: 'r.io/**', require: some, authorities: [{key: {inline: a}}]}]\n", "spec.images[0].require"},
 	"a policy from two places":          {gateHead + "  policies: [{builtin: a, configMap: {name: a, namespace: b}}]\n", "spec.policies[0]"},
+	"canary for another strategy":       {head + "  image: a\n  rollout: {canary: {}}\n", "spec.rollout"},
+	"a strategy that there is not":      {head + "  image: a\n  rollout: {strategy: BlueGreen}\n", "spec.rollout.strategy"},
+	"a deadline that nothing meets":     {head + "  image: a\n  rollout: {progressDeadline: 9.999s}\n", "spec.rollout.progressDeadline"},
+	"a deadline below nothing":          {head + "  image: a\n  rollout: {progressDeadline: -10m}\n", "spec.rollout.progressDeadline"},
+	"a deadline that never comes":       {head + "  image: a\n  rollout: {progressDeadline: 25h}\n", "spec.rollout.progressDeadline"},
+	"a deadline without a unit":         {head + "  image: a\n  rollout: {progressDeadline: 600}\n", "spec.rollout.progressDeadline"},
+	"a batch of nothing":                {canaryHead + "      batchSize: 0\n", "spec.rollout.canary.batchSize"},
+	"a batch of 0 percent":              {canaryHead + "      batchSize: 0%\n", "spec.rollout.canary.batchSize"},
+	"a batch of more than all":          {canaryHead + "      batchSize: 101%\n", "spec.rollout.canary.batchSize"},
+	"a batch in words":                  {canaryHead + "      batchSize: all\n", "spec.rollout.canary.batchSize"},
+	"a step to nothing":                 {canaryHead + "      steps: [{replicas: 0}]\n", "spec.rollout.canary.steps[0].replicas"},
+	"a step that goes nowhere":          {canaryHead + "      steps: [{pause: 1m}]\n", "spec.rollout.canary.steps[0].replicas"},
+	"a pause of a month":                {canaryHead + "      steps: [{replicas: 1, pause: 720h}]\n", "spec.rollout.canary.steps[0].pause"},
+	"21 steps":                          {canaryHead + "      steps: [" + strings.Repeat("{replicas: 1}, ", 20) + "{replicas: 1}]\n", "spec.rollout.canary.steps"},
+	"a watch of no time":                {canaryHead + "      interval: 0s\n", "spec.rollout.canary.interval"},
+	"a limit that is met at once":       {canaryHead + "      failureLimit: 0\n", "spec.rollout.canary.failureLimit"},
+	"an analysis of nothing":            {canaryHead + "      analysis: {metrics: []}\n", "spec.rollout.canary.analysis.metrics"},
+	"11 metrics":                        {canaryHead + "      analysis: {metrics: [" + strings.TrimSuffix(metricsOf(11), ",") + "]}\n", "spec.rollout.canary.analysis.metrics"},
+	"one metric twice":                  {canaryHead + "      analysis: {metrics: [{name: a, query: a, failIf: '> 1'}, {name: a, query: b, failIf: '> 1'}]}\n", "spec.rollout.canary.analysis.metrics[1]"},
+	"a metric without a query":          {canaryHead + "      analysis: {metrics: [{name: a, query: '', failIf: '> 1'}]}\n", "spec.rollout.canary.analysis.metrics[0].query"},
+	"a condition without a number":      {canaryHead + "      analysis: {metrics: [{name: a, query: a, failIf: '> x'}]}\n", "spec.rollout.canary.analysis.metrics[0].failIf"},
+	"a condition without an operator":   {canaryHead + "      analysis: {metrics: [{name: a, query: a, failIf: '1'}]}\n", "spec.rollout.canary.analysis.metrics[0].failIf"},
+	"a condition that is met by NaN":    {canaryHead + "      analysis: {metrics: [{name: a, query: a, failIf: '!= NaN'}]}\n", "spec.rollout.canary.analysis.metrics[0].failIf"},
+	"a meaning of no data":              {canaryHead + "      analysis: {noData: Ignore, metrics: [{name: a, query: a, failIf: '> 1'}]}\n", "spec.rollout.canary.analysis.noData"},
+	"an analysis that ends too early":   {canaryHead + "      interval: 10m\n      analysis: {metrics: [{name: a, query: a, failIf: '> 1'}]}\n", "spec.rollout.canary"},
+	"a Prometheus of one's own":         {canaryHead + "      analysis: {address: 'http://169.254.169.254', metrics: [{name: a, query: a, failIf: '> 1'}]}\n", "spec.rollout.canary.analysis.address"},
 	"a policy from nowhere":             {gateHead + "  policies: [{}]\n", "spec.policies[0]"},
 }

@@ -15,7 +15,7 @@ const module = "github.com/sluice-dev/sluice/operator/"
 // only: decision code cannot reach I/O, and the gates cannot reach each other.
 var layers = map[string]int{
 	"internal/limits": 0, "internal/redact": 0, "api/": 0,
-	"internal/gate": 1, "internal/metrics": 1, "internal/kustomize": 1, "internal/schema": 1,
+	"internal/gate": 1, "internal/metrics": 1, "internal/kustomize": 1, "internal/schema": 1, "internal/rollout": 1,
 	"internal/gate/": 2, "internal/images": 2, "internal/delta": 2, "internal/render": 2, "internal/overlay": 2, "internal/report": 2,
 	"internal/registry": 3, "internal/trust": 3, "internal/gate/signature": 3, // over gate/policy, for policies over attestations
 	"internal/gather":      4,
@@ -24,7 +24,7 @@ var layers = map[string]int{
 	"internal/lab":     7, "internal/lab/node": 6,
 	"internal/lab/stage": 8,
 	"internal/cli":       9,
-	"cmd/":               10, "internal/gate/policy/policydocs": 10,
+	"cmd/":               10, "internal/gate/policy/policydocs": 10, "internal/rollout/rolloutdocs": 10,
 	"test/": 11,
 }
 
@@ -33,6 +33,7 @@ var never = map[string][]string{
 	"internal/cli":         {"internal/controller/", "internal/admission"},
 	"internal/controller/": {"internal/testkit", "internal/lab"},
 	"cmd/manager":          {"internal/testkit", "internal/lab", "internal/cli"},
+	"internal/rollout":     {"k8s.io/client-go/", "sigs.k8s.io/", "net/http", "os", "math/rand", "math/rand/v2"},
 	"internal/gate":        {"k8s.io/", "sigs.k8s.io/", "net/http", "time", "os"},
 }
 
