@@ -96,7 +96,7 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 
 	decoder := webhookadmission.NewDecoder(scheme)
 	admission.Register(m.GetWebhookServer(),
-		&admission.Workloads{Judge: judge, Decoder: decoder, Live: m.GetAPIReader(), Metrics: counted},
+		&admission.Workloads{Judge: judge, Decoder: decoder, Cache: m.GetClient(), Live: m.GetAPIReader(), Metrics: counted},
 		&admission.Objects{Judge: judge, Metrics: counted},
 		&admission.Gates{Decoder: decoder, OperatorNamespace: c.namespace})
 
@@ -170,7 +170,7 @@ func prime(ctx context.Context, m ctrl.Manager, references cache.Cache) error {
 		cache cache.Cache
 		kind  client.Object
 	}{
-		{m.GetCache(), &v1beta1.Gate{}}, {m.GetCache(), workload.Metadata("Namespace")},
+		{m.GetCache(), &v1beta1.Gate{}}, {m.GetCache(), &v1beta1.Workload{}}, {m.GetCache(), workload.Metadata("Namespace")},
 		{references, &corev1.Secret{}}, {references, &corev1.ConfigMap{}},
 	} {
 		if _, err := o.cache.GetInformer(ctx, o.kind, cache.BlockUntilSynced(false)); err != nil {
