@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/render"
 )
 
@@ -60,6 +61,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, m ctrl.Manager, refer
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
 			deleting, predicate.Funcs{UpdateFunc: r.statusForged}))).
 		Watches(&v1beta1.Workload{}, handler.EnqueueRequestsFromMapFunc(r.dependents)).
+		Watches(&v1beta1.Workload{}, handler.EnqueueRequestsFromMapFunc(awaited)).
 		Watches(&v1beta1.Gate{}, everyone).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.users)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.inNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
@@ -120,7 +122,7 @@ func index(ctx context.Context, m ctrl.Manager) error {
 		w := o.(*v1beta1.Workload)
 		var keys []string
 		for _, d := range w.Spec.DependsOn {
-			keys = append(keys, dependencyKey(w, d).String())
+			keys = append(keys, gather.DependencyKey(w, d).String())
 		}
 		return keys
 	})

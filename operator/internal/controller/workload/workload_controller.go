@@ -77,10 +77,12 @@ type scope struct {
 	quarrel string
 	// health of owned, by position.
 	health []delta.Health
-	// notReady are the dependencies that are not.
-	notReady []string
-	// lacking is a Secret that pods which already run will miss when they restart.
+	// unmet is what of its dependencies is not as it has to be for a first start.
+	unmet *obstacle
+	// lacking is what pods that already run will miss when they restart.
 	lacking error
+	// before is whom a deletion waits for before it touches a child.
+	before string
 	// again is how soon to look again, when not zero.
 	again time.Duration
 }

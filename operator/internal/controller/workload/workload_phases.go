@@ -6,12 +6,9 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 )
 
@@ -101,41 +98,4 @@ func (r *Reconciler) waitForSecrets(ctx context.Context, s *scope) error {
 		return nil
 	}
 	return lacking
-}
-
-// waitForDependencies holds a first start back until what it depends on is Ready. Once
-// the Workload has pods, a dependency that degrades is told and does not touch them.
-func (r *Reconciler) waitForDependencies(ctx context.Context, s *scope) error {
-	for _, ref := range s.workload.Spec.DependsOn {
-		key := dependencyKey(s.workload, ref)
-		dependency := &v1beta1.Workload{}
-		err := r.Client.Get(ctx, key, dependency)
-		if err != nil && !apierrors.IsNotFound(err) {
-			return unreadable("DependencyUnreadable", fmt.Errorf("get Workload %s: %w", key, err))
-		}
-		if apierrors.IsNotFound(err) {
-			s.notReady = append(s.notReady, key.String()+" (does not exist)")
-		} else if !ready(dependency) {
-			s.notReady = append(s.notReady, key.String()+" (not Ready)")
-		}
-	}
-	if len(s.notReady) == 0 || primary(s.owned) != nil {
-		return nil
-	}
-	return &obstacle{kind: waiting, reason: reasonDependencyNotReady,
-		message: "spec.dependsOn: waiting for Workload " + strings.Join(s.notReady, ", ")}
-}
-
-func dependencyKey(w *v1beta1.Workload, ref v1beta1.DependencyRef) client.ObjectKey {
-	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
-	if key.Namespace == "" {
-		key.Namespace = w.Namespace
-	}
-	return key
-}
-
-// ready says whether a Workload is Ready in its current generation.
-func ready(w *v1beta1.Workload) bool {
-	c := meta.FindStatusCondition(w.Status.Conditions, v1beta1.ConditionReady)
-	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == w.Generation
 }
