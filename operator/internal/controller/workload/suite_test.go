@@ -240,7 +240,7 @@ func newBench(t *testing.T) *bench {
 // restart is a new process: nothing is remembered.
 func (b *bench) restart() {
 	b.r = &Reconciler{
-		Client: counted(b), Live: api, Judge: gather.NewJudge(facts(api, api), registry.New(registry.Options{}), trust.New(trust.Options{})),
+		Client: counted(b), Live: api, Names: api, Judge: gather.NewJudge(facts(api, api), registry.New(registry.Options{}), trust.New(trust.Options{})),
 		Events: b.recorder, Metrics: metrics.New(prometheus.NewRegistry()),
 		Observe: func(gate.Verdict) { b.verdicts++ }, Now: b.clock.Now,
 	}

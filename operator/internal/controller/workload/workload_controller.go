@@ -42,6 +42,8 @@ type Reconciler struct {
 	// Live reads past the cache, for objects that the cache does not select or does not
 	// have yet.
 	Live client.Reader
+	// Names holds the metadata of Secrets and ConfigMaps in all namespaces.
+	Names client.Reader
 	// Judge decides.
 	Judge *gather.Judge
 	// Events is told about transitions.
@@ -55,6 +57,8 @@ type Reconciler struct {
 
 	// memories of Workloads by namespace and name.
 	memories sync.Map
+	// usage is what their pods refer to.
+	usage usage
 }
 
 // scope carries the facts of one reconcile from phase to phase.
@@ -77,6 +81,10 @@ type scope struct {
 	quarrel string
 	// health of owned, by position.
 	health []delta.Health
+	// seen is a hash of what the pods refer to, empty when that is nothing; incomplete says
+	// that some of it is missing.
+	seen       string
+	incomplete bool
 	// unmet is what of its dependencies is not as it has to be for a first start.
 	unmet *obstacle
 	// lacking is what pods that already run will miss when they restart.
@@ -105,7 +113,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !s.workload.DeletionTimestamp.IsZero() {
 		return r.delete(ctx, s)
 	}
-	err = run(ctx, s, r.readOwned, r.respectPause, r.judge, r.waitForSecrets, r.waitForDependencies,
+	err = run(ctx, s, r.readOwned, r.respectPause, r.judge, r.waitForReferences, r.waitForDependencies,
 		r.claim, r.hold, r.apply, r.prune)
 	if err == nil {
 		err = s.lacking

@@ -3,10 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
-	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
@@ -70,32 +67,4 @@ func at(f gate.Finding) string {
 		return f.Object
 	}
 	return f.Object + " " + f.Path
-}
-
-// waitForSecrets holds back until every Secret that the spec names is there. Only
-// metadata is read: what is inside is none of the operator's business. Once the pods of
-// this generation are there it only tells, so that their drift is still put back.
-func (r *Reconciler) waitForSecrets(ctx context.Context, s *scope) error {
-	var missing []string
-	for _, ref := range s.workload.Spec.Secrets {
-		secret := Metadata("Secret")
-		err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.workload.Namespace, Name: ref.Name}, secret)
-		if apierrors.IsNotFound(err) {
-			missing = append(missing, s.workload.Namespace+"/"+ref.Name)
-			continue
-		}
-		if err != nil {
-			return unreadable("SecretUnreadable", fmt.Errorf("get Secret %s/%s: %w", s.workload.Namespace, ref.Name, err))
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	lacking := &obstacle{kind: waiting, reason: reasonSecretMissing,
-		message: fmt.Sprintf("Secret %s named in spec.secrets does not exist; create it", strings.Join(missing, ", "))}
-	if noted(s) != nil {
-		s.lacking = lacking
-		return nil
-	}
-	return lacking
 }

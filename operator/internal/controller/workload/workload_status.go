@@ -31,6 +31,7 @@ const (
 	reasonAllowed            = "Allowed"
 	reasonWarned             = "AllowedWithWarnings"
 	reasonSecretMissing      = "SecretMissing"
+	reasonConfigMapMissing   = "ConfigMapMissing"
 	reasonDependencyNotReady = "DependencyNotReady"
 	reasonDependencyCycle    = "DependencyCycle"
 	reasonConflict           = "ChildConflict"
