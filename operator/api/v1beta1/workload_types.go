@@ -189,7 +189,8 @@ type DependencyRef struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// Namespace of the Workload; empty means this Workload's own.
+	// Namespace of the Workload; empty means this Workload's own. A Workload elsewhere has
+	// to name this one's namespace in its spec.dependentNamespaces.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
@@ -322,6 +323,14 @@ type WorkloadSpec struct {
 	// Rollout says how a change reaches the pods; left out, it is RollingUpdate.
 	// +optional
 	Rollout *Rollout `json:"rollout,omitempty"`
+	// DependentNamespaces are the other namespaces whose Workloads may depend on this one;
+	// "*" stands for all. Those of its own namespace always may.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^([a-z0-9]([a-z0-9-]*[a-z0-9])?|\*)$`
+	// +listType=set
+	// +optional
+	DependentNamespaces []string `json:"dependentNamespaces,omitempty"`
 	// Backup of the data.
 	// +optional
 	Backup *Backup `json:"backup,omitempty"`

@@ -996,6 +996,11 @@ func (in *WorkloadSpec) DeepCopyInto(out *WorkloadSpec) {
 		*out = new(Rollout)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.DependentNamespaces != nil {
+		in, out := &in.DependentNamespaces, &out.DependentNamespaces
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Backup != nil {
 		in, out := &in.Backup, &out.Backup
 		*out = new(Backup)

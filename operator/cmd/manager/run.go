@@ -96,23 +96,30 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 
 	decoder := webhookadmission.NewDecoder(scheme)
 	admission.Register(m.GetWebhookServer(),
-		&admission.Workloads{Judge: judge, Decoder: decoder, Live: m.GetAPIReader(), Metrics: counted},
+		&admission.Workloads{Judge: judge, Decoder: decoder, Cache: m.GetClient(), Live: m.GetAPIReader(), Metrics: counted},
 		&admission.Objects{Judge: judge, Metrics: counted},
 		&admission.Gates{Decoder: decoder, OperatorNamespace: c.namespace})
 
+	names, err := workload.NewNames(m.GetConfig(), scheme, m.GetRESTMapper())
+	if err != nil {
+		return err
+	}
+	if err := m.Add(names); err != nil {
+		return fmt.Errorf("add the cache of Secrets and ConfigMaps: %w", err)
+	}
 	r := &workload.Reconciler{
-		Client: m.GetClient(), Live: m.GetAPIReader(), Judge: judge,
+		Client: m.GetClient(), Live: m.GetAPIReader(), Names: names, Judge: judge,
 		Events: m.GetEventRecorder("sluice"), Metrics: counted,
 		Observe: func(gate.Verdict) {}, Now: time.Now, Shard: c.shard,
 	}
-	if err := r.SetupWithManager(ctx, m, references, workload.Pace{Workers: c.workers, RetryBase: c.retryBase, RetryMax: c.retryMax}); err != nil {
+	if err := r.SetupWithManager(ctx, m, references, names, workload.Pace{Workers: c.workers, RetryBase: c.retryBase, RetryMax: c.retryMax}); err != nil {
 		return fmt.Errorf("set up the Workload controller: %w", err)
 	}
 	return nil
 }
 
 // options bound what is cached: children by the operator's label, webhook configurations
-// by the one name, Secrets and namespaces by metadata (see the controller's watches).
+// by the one name, namespaces by metadata (see the controller's watches).
 func options(c config, scheme *runtime.Scheme, rotation *admission.Rotation) ctrl.Options {
 	objects := workload.CacheByObject()
 	objects[&admissionregistrationv1.ValidatingWebhookConfiguration{}] = cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", c.configuration)}
@@ -139,7 +146,7 @@ func options(c config, scheme *runtime.Scheme, rotation *admission.Rotation) ctr
 }
 
 // ownNamespace is the cache of the Secrets and ConfigMaps that Gates may name. It is
-// apart from the manager's, which holds only the metadata of Secrets elsewhere.
+// apart from that of the controller, which holds only metadata of those elsewhere.
 func ownNamespace(m ctrl.Manager, access *rest.Config, c config, scheme *runtime.Scheme) (cache.Cache, error) {
 	references, err := cache.New(access, cache.Options{
 		Scheme: scheme, Mapper: m.GetRESTMapper(), DefaultNamespaces: map[string]cache.Config{c.namespace: {}},
@@ -170,7 +177,7 @@ func prime(ctx context.Context, m ctrl.Manager, references cache.Cache) error {
 		cache cache.Cache
 		kind  client.Object
 	}{
-		{m.GetCache(), &v1beta1.Gate{}}, {m.GetCache(), workload.Metadata("Namespace")},
+		{m.GetCache(), &v1beta1.Gate{}}, {m.GetCache(), &v1beta1.Workload{}}, {m.GetCache(), workload.Metadata("Namespace")},
 		{references, &corev1.Secret{}}, {references, &corev1.ConfigMap{}},
 	} {
 		if _, err := o.cache.GetInformer(ctx, o.kind, cache.BlockUntilSynced(false)); err != nil {

@@ -64,6 +64,7 @@ var (
 	signer  *testkit.Key
 	address string
 	judge   *gather.Judge
+	cached  client.Reader
 	root    = filepath.Join("..", "..", "..")
 )
 
@@ -157,10 +158,11 @@ func serve() (stop func() error, err error) {
 	judge = gather.NewJudge(&gather.Cluster{
 		Cache: m.GetClient(), References: references, Live: m.GetAPIReader(), OperatorNamespace: operatorNamespace,
 	}, registry.New(registry.Options{}), trust.New(trust.Options{}))
+	cached = m.GetClient()
 	decoder := webhookadmission.NewDecoder(scheme)
 	counted := metrics.New(prometheus.NewRegistry())
 	admission.Register(m.GetWebhookServer(),
-		&admission.Workloads{Judge: judge, Decoder: decoder, Live: m.GetAPIReader(), Metrics: counted},
+		&admission.Workloads{Judge: judge, Decoder: decoder, Cache: m.GetClient(), Live: m.GetAPIReader(), Metrics: counted},
 		&admission.Objects{Judge: judge, Metrics: counted},
 		&admission.Gates{Decoder: decoder, OperatorNamespace: operatorNamespace})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -41,6 +41,8 @@ const auditVerdicts = "verdicts"
 type Workloads struct {
 	Judge   *gather.Judge
 	Decoder admission.Decoder
+	// Cache holds the Workloads that one may depend on.
+	Cache client.Reader
 	// Live reads the Workload that a scale request is about: the cache may lag behind it.
 	Live    client.Reader
 	Metrics *metrics.Set
@@ -62,7 +64,20 @@ func (h *Workloads) Handle(ctx context.Context, req admission.Request) admission
 	}
 	start := time.Now()
 	j := h.Judge.Workload(ctx, w, nil)
-	return h.hold(ctx, req, w, j.Children, answer(ctx, h.Metrics, start, j))
+	response = h.hold(ctx, req, w, j.Children, answer(ctx, h.Metrics, start, j))
+	if !response.Allowed {
+		return response
+	}
+	refusal, err := h.orderly(ctx, req, w)
+	if err != nil {
+		return admission.Errored(http.StatusServiceUnavailable, err)
+	}
+	if refusal != nil {
+		// The verdict is logged as it was, and so are its warnings.
+		refusal.AuditAnnotations, refusal.Warnings = response.AuditAnnotations, response.Warnings
+		return *refusal
+	}
+	return response
 }
 
 // answer counts a judgement, logs a refusal and makes the response.

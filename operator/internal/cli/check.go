@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -86,6 +87,10 @@ func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error
 	if err != nil {
 		return err
 	}
+	refusals, err := disorder(in.workloads)
+	if err != nil {
+		return err
+	}
 	client, err := o.client()
 	if err != nil {
 		return err
@@ -102,7 +107,11 @@ func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error
 	if err != nil {
 		return usage("write the result: %w", err)
 	}
-	return exitOf(results)
+	if len(refusals) == 0 {
+		return exitOf(results)
+	}
+	// The cluster would refuse these too, whatever its verdict, so they are not in it.
+	return &exit{code: ExitDenied, err: errors.New("refused for spec.dependsOn:"), details: refusals}
 }
 
 func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input) []result {

@@ -240,9 +240,21 @@ func assemble(s *scope) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record of resolved images: %w", err)
 	}
+	next := nextMark(marked(s), primary(s.owned), s.seen, s.incomplete)
+	s.memory.mark = &next
+	seen, err := json.Marshal(next)
+	if err != nil {
+		return nil, fmt.Errorf("record of referenced objects: %w", err)
+	}
 	var out, last []*unstructured.Unstructured
 	for _, content := range s.judgement.Deployable() {
 		u := &unstructured.Unstructured{Object: content}
+		pods := primary([]*unstructured.Unstructured{u}) != nil
+		if pods {
+			if err := stampPods(u, next); err != nil {
+				return nil, about("mark the pod template of", u.GetKind(), u, err)
+			}
+		}
 		hash, err := contentHash(u)
 		if err != nil {
 			return nil, err
@@ -252,9 +264,11 @@ func assemble(s *scope) ([]*unstructured.Unstructured, error) {
 			annotations = map[string]string{}
 		}
 		annotations[annotationDesired] = hash
-		pods := primary([]*unstructured.Unstructured{u}) != nil
 		if pods {
 			annotations[annotationResolved] = string(notes)
+			if next.Seen != "" || next.Pods != "" {
+				annotations[annotationMark] = string(seen)
+			}
 		}
 		u.SetAnnotations(annotations)
 		u.SetOwnerReferences([]metav1.OwnerReference{*owner})

@@ -27,6 +27,12 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (ctrl.Result, error) 
 		r.forget(client.ObjectKeyFromObject(s.workload))
 		return ctrl.Result{}, nil
 	}
+	if err := r.readOwned(ctx, s); err != nil {
+		return r.close(ctx, s, err)
+	}
+	if waits, err := r.letDependentsGoFirst(ctx, s); waits || err != nil {
+		return r.close(ctx, s, err)
+	}
 	gone, err := r.dismissAll(ctx, s)
 	if err != nil {
 		return r.close(ctx, s, err)
@@ -48,9 +54,6 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (ctrl.Result, error) 
 // none any more the API server is asked: a child that is not in the cache yet, or lost
 // its labels, would be deleted by the garbage collector whatever the policy says.
 func (r *Reconciler) dismissAll(ctx context.Context, s *scope) (bool, error) {
-	if err := r.readOwned(ctx, s); err != nil {
-		return false, err
-	}
 	if gone, err := r.dismiss(ctx, s); err != nil || !gone {
 		return false, err
 	}

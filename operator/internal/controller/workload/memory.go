@@ -37,6 +37,8 @@ type memory struct {
 	asDesired map[childKey]string
 	// resolved is what tags were resolved to when the generation was allowed.
 	resolved resolved
+	// mark is what the pods' template was given last for what they refer to.
+	mark *mark
 	// applied is the last generation of which every child has been there.
 	applied int64
 	// quarrels are about children that keep being changed.
@@ -74,7 +76,10 @@ func (r *Reconciler) recall(w *v1beta1.Workload) *memory {
 	return m
 }
 
-func (r *Reconciler) forget(key client.ObjectKey) { r.memories.Delete(key) }
+func (r *Reconciler) forget(key client.ObjectKey) {
+	r.memories.Delete(key)
+	r.usage.set(key, nil)
+}
 
 // lose forgets a child that was deleted on purpose.
 func (m *memory) lose(key childKey) {
@@ -87,7 +92,7 @@ func (m *memory) lose(key childKey) {
 // content comes out the same.
 func stamp(d, live *unstructured.Unstructured) string {
 	notes := d.GetAnnotations()
-	return live.GetResourceVersion() + " " + notes[annotationDesired] + " " + notes[annotationResolved]
+	return live.GetResourceVersion() + " " + notes[annotationDesired] + " " + notes[annotationResolved] + " " + notes[annotationMark]
 }
 
 // older says whether an object is from before an own write.

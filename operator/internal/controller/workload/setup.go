@@ -7,9 +7,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -23,11 +26,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/render"
 )
 
-// The rights of the controller. Secrets: their metadata is watched everywhere, since a
-// Workload waits for those it names; image pull Secrets are read one at a time.
+// The rights of the controller. Secrets and ConfigMaps: their metadata is watched
+// everywhere, since pods wait for those they refer to; those alone are read, one at a time.
 //
 // +kubebuilder:rbac:groups=sluice.dev,resources=workloads,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=sluice.dev,resources=workloads/status,verbs=patch
@@ -46,10 +50,7 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=sluice-system,resources=leases,verbs=get;create;update
 // +kubebuilder:rbac:groups="",namespace=sluice-system,resources=events,verbs=create;patch
 
-const (
-	indexSecrets      = "spec.secrets.name"
-	indexDependencies = "spec.dependsOn"
-)
+const indexDependencies = "spec.dependsOn"
 
 // Pace is how much the controller does at a time, and how soon it tries again.
 type Pace struct {
@@ -60,8 +61,9 @@ type Pace struct {
 }
 
 // SetupWithManager registers the controller. references is the cache of the Secrets and
-// ConfigMaps that Gates name: a change there judges every Workload again.
-func (r *Reconciler) SetupWithManager(ctx context.Context, m ctrl.Manager, references cache.Cache, pace Pace) error {
+// ConfigMaps that Gates name: a change there judges every Workload again. names is that of
+// NewNames: a change there wakes the Workloads whose pods use what changed.
+func (r *Reconciler) SetupWithManager(ctx context.Context, m ctrl.Manager, references, names cache.Cache, pace Pace) error {
 	if err := index(ctx, m); err != nil {
 		return err
 	}
@@ -71,10 +73,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, m ctrl.Manager, refer
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
 			deleting, predicate.Funcs{UpdateFunc: r.statusForged}))).
 		Watches(&v1beta1.Workload{}, handler.EnqueueRequestsFromMapFunc(r.dependents)).
+		Watches(&v1beta1.Workload{}, handler.EnqueueRequestsFromMapFunc(awaited)).
 		Watches(&v1beta1.Gate{}, everyone).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(ofClaim)).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.users)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.inNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		WatchesRawSource(source.Kind(names, client.Object(Metadata(kindSecret)), handler.EnqueueRequestsFromMapFunc(r.users(kindSecret)))).
+		WatchesRawSource(source.Kind(names, client.Object(Metadata(kindConfigMap)), handler.EnqueueRequestsFromMapFunc(r.users(kindConfigMap)))).
 		WatchesRawSource(source.Kind(references, client.Object(&corev1.Secret{}), handler.EnqueueRequestsFromMapFunc(r.everyone))).
 		WatchesRawSource(source.Kind(references, client.Object(&corev1.ConfigMap{}), handler.EnqueueRequestsFromMapFunc(r.everyone)))
 	for _, gvk := range ChildKinds {
@@ -147,22 +151,28 @@ func keepOwnFields(o any) (any, error) {
 	return o, nil
 }
 
-func index(ctx context.Context, m ctrl.Manager) error {
-	err := m.GetFieldIndexer().IndexField(ctx, &v1beta1.Workload{}, indexSecrets, func(o client.Object) []string {
-		var names []string
-		for _, s := range o.(*v1beta1.Workload).Spec.Secrets {
-			names = append(names, s.Name)
+// NewNames makes the cache of the metadata of Secrets and ConfigMaps in all namespaces. It
+// is apart from the manager's, which holds the operator's own ConfigMaps and no others.
+// Only what identifies an object and its version is kept, 300 bytes for each.
+func NewNames(access *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper) (cache.Cache, error) {
+	names, err := cache.New(access, cache.Options{Scheme: scheme, Mapper: mapper, DefaultTransform: func(o any) (any, error) {
+		if m, ok := o.(*metav1.PartialObjectMetadata); ok {
+			m.Labels, m.Annotations, m.OwnerReferences, m.ManagedFields, m.Finalizers = nil, nil, nil, nil, nil
 		}
-		return names
-	})
+		return o, nil
+	}})
 	if err != nil {
-		return fmt.Errorf("index %s: %w", indexSecrets, err)
+		return nil, fmt.Errorf("make the cache of Secrets and ConfigMaps: %w", err)
 	}
-	err = m.GetFieldIndexer().IndexField(ctx, &v1beta1.Workload{}, indexDependencies, func(o client.Object) []string {
+	return names, nil
+}
+
+func index(ctx context.Context, m ctrl.Manager) error {
+	err := m.GetFieldIndexer().IndexField(ctx, &v1beta1.Workload{}, indexDependencies, func(o client.Object) []string {
 		w := o.(*v1beta1.Workload)
 		var keys []string
 		for _, d := range w.Spec.DependsOn {
-			keys = append(keys, dependencyKey(w, d).String())
+			keys = append(keys, gather.DependencyKey(w, d).String())
 		}
 		return keys
 	})
@@ -181,9 +191,11 @@ func (r *Reconciler) dependents(ctx context.Context, o client.Object) []reconcil
 	return r.requests(ctx, client.MatchingFields{indexDependencies: client.ObjectKeyFromObject(o).String()})
 }
 
-// users are the Workloads that name this Secret.
-func (r *Reconciler) users(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexSecrets: o.GetName()})
+// users are the Workloads whose pods use a Secret or ConfigMap.
+func (r *Reconciler) users(kind string) handler.MapFunc {
+	return func(_ context.Context, o client.Object) []reconcile.Request {
+		return r.usage.of(kind, client.ObjectKeyFromObject(o))
+	}
 }
 
 func (r *Reconciler) inNamespace(ctx context.Context, o client.Object) []reconcile.Request {

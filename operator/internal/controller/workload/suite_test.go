@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -244,7 +245,7 @@ func newBench(t *testing.T) *bench {
 // restart is a new process: nothing is remembered.
 func (b *bench) restart() {
 	b.r = &Reconciler{
-		Client: counted(b), Live: api, Judge: gather.NewJudge(facts(api, api), registry.New(registry.Options{}), trust.New(trust.Options{})),
+		Client: counted(b), Live: api, Names: api, Judge: gather.NewJudge(facts(api, api), registry.New(registry.Options{}), trust.New(trust.Options{})),
 		Events: b.recorder, Metrics: metrics.New(prometheus.NewRegistry()),
 		Observe: func(gate.Verdict) { b.verdicts++ }, Now: b.clock.Now, Shard: b.shard,
 	}
@@ -280,6 +281,7 @@ func (b *bench) after(err error, text string) error {
 // counted is the API client with a note of each write.
 func counted(b *bench) client.Client {
 	return interceptor.NewClient(api, interceptor.Funcs{
+		List: indexed,
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if err := b.note("create", o); err != nil {
 				return err
@@ -323,6 +325,28 @@ func counted(b *bench) client.Client {
 			return b.after(c.SubResource(sub).Patch(ctx, o, p, opts...), "patch status")
 		},
 	})
+}
+
+// indexed answers lists by the index of dependencies, which the cache has and the API
+// server has not.
+func indexed(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	workloads, ok := l.(*v1beta1.WorkloadList)
+	if !ok || o.FieldSelector == nil {
+		return c.List(ctx, l, opts...)
+	}
+	if err := c.List(ctx, l); err != nil {
+		return err
+	}
+	key, known := o.FieldSelector.RequiresExactMatch(indexDependencies)
+	if !known {
+		return fmt.Errorf("no index for %s", o.FieldSelector)
+	}
+	workloads.Items = slices.DeleteFunc(workloads.Items, func(w v1beta1.Workload) bool {
+		return !slices.ContainsFunc(w.Spec.DependsOn, func(d v1beta1.DependencyRef) bool { return gather.DependencyKey(&w, d).String() == key })
+	})
+	return nil
 }
 
 // reconcile runs once and returns what the queue would be told.

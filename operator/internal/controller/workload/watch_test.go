@@ -75,13 +75,20 @@ func startManager() (stop func() error, err error) {
 	if err := m.Add(references); err != nil {
 		return nil, err
 	}
+	names, err := NewNames(access, scheme, m.GetRESTMapper())
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Add(names); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Reconciler{
-		Client: m.GetClient(), Live: m.GetAPIReader(), Judge: gather.NewJudge(facts(m.GetClient(), references), registry.New(registry.Options{}), trust.New(trust.Options{})),
+		Client: m.GetClient(), Live: m.GetAPIReader(), Names: names, Judge: gather.NewJudge(facts(m.GetClient(), references), registry.New(registry.Options{}), trust.New(trust.Options{})),
 		Events: m.GetEventRecorder("sluice"), Metrics: metrics.New(prometheus.NewRegistry()), Observe: judged.add, Now: time.Now,
 		Shard: labels.SelectorFromSet(labels.Set{watched: "yes"}),
 	}
-	if err := r.SetupWithManager(ctx, m, references, Pace{Workers: 4, RetryBase: time.Second, RetryMax: time.Minute}); err != nil {
+	if err := r.SetupWithManager(ctx, m, references, names, Pace{Workers: 4, RetryBase: time.Second, RetryMax: time.Minute}); err != nil {
 		cancel()
 		return nil, err
 	}

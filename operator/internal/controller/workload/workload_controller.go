@@ -44,6 +44,8 @@ type Reconciler struct {
 	// Live reads past the cache, for objects that the cache does not select or does not
 	// have yet.
 	Live client.Reader
+	// Names holds the metadata of Secrets and ConfigMaps in all namespaces.
+	Names client.Reader
 	// Judge decides.
 	Judge *gather.Judge
 	// Events is told about transitions.
@@ -59,6 +61,8 @@ type Reconciler struct {
 
 	// memories of Workloads by namespace and name.
 	memories sync.Map
+	// usage is what their pods refer to.
+	usage usage
 }
 
 // scope carries the facts of one reconcile from phase to phase.
@@ -85,10 +89,16 @@ type scope struct {
 	growing []string
 	// health of owned, by position.
 	health []delta.Health
-	// notReady are the dependencies that are not.
-	notReady []string
-	// lacking is a Secret that pods which already run will miss when they restart.
+	// seen is a hash of what the pods refer to, empty when that is nothing; incomplete says
+	// that some of it is missing.
+	seen       string
+	incomplete bool
+	// unmet is what of its dependencies is not as it has to be for a first start.
+	unmet *obstacle
+	// lacking is what pods that already run will miss when they restart.
 	lacking error
+	// before is whom a deletion waits for before it touches a child.
+	before string
 	// again is how soon to look again, when not zero.
 	again time.Duration
 }
@@ -111,7 +121,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !s.workload.DeletionTimestamp.IsZero() {
 		return r.delete(ctx, s)
 	}
-	err = run(ctx, s, r.readOwned, r.respectPause, r.judge, r.waitForSecrets, r.waitForDependencies,
+	err = run(ctx, s, r.readOwned, r.respectPause, r.judge, r.waitForReferences, r.waitForDependencies,
 		r.claim, r.keepClaimSizes, r.hold, r.apply, r.growVolumes, r.prune)
 	if err == nil {
 		err = s.lacking

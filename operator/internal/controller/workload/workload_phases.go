@@ -3,15 +3,9 @@ package workload
 import (
 	"context"
 	"fmt"
-	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 )
 
@@ -73,69 +67,4 @@ func at(f gate.Finding) string {
 		return f.Object
 	}
 	return f.Object + " " + f.Path
-}
-
-// waitForSecrets holds back until every Secret that the spec names is there. Only
-// metadata is read: what is inside is none of the operator's business. Once the pods of
-// this generation are there it only tells, so that their drift is still put back.
-func (r *Reconciler) waitForSecrets(ctx context.Context, s *scope) error {
-	var missing []string
-	for _, ref := range s.workload.Spec.Secrets {
-		secret := Metadata("Secret")
-		err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.workload.Namespace, Name: ref.Name}, secret)
-		if apierrors.IsNotFound(err) {
-			missing = append(missing, s.workload.Namespace+"/"+ref.Name)
-			continue
-		}
-		if err != nil {
-			return unreadable("SecretUnreadable", fmt.Errorf("get Secret %s/%s: %w", s.workload.Namespace, ref.Name, err))
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	lacking := &obstacle{kind: waiting, reason: reasonSecretMissing,
-		message: fmt.Sprintf("Secret %s named in spec.secrets does not exist; create it", strings.Join(missing, ", "))}
-	if noted(s) != nil {
-		s.lacking = lacking
-		return nil
-	}
-	return lacking
-}
-
-// waitForDependencies holds a first start back until what it depends on is Ready. Once
-// the Workload has pods, a dependency that degrades is told and does not touch them.
-func (r *Reconciler) waitForDependencies(ctx context.Context, s *scope) error {
-	for _, ref := range s.workload.Spec.DependsOn {
-		key := dependencyKey(s.workload, ref)
-		dependency := &v1beta1.Workload{}
-		err := r.Client.Get(ctx, key, dependency)
-		if err != nil && !apierrors.IsNotFound(err) {
-			return unreadable("DependencyUnreadable", fmt.Errorf("get Workload %s: %w", key, err))
-		}
-		if apierrors.IsNotFound(err) {
-			s.notReady = append(s.notReady, key.String()+" (does not exist)")
-		} else if !ready(dependency) {
-			s.notReady = append(s.notReady, key.String()+" (not Ready)")
-		}
-	}
-	if len(s.notReady) == 0 || primary(s.owned) != nil {
-		return nil
-	}
-	return &obstacle{kind: waiting, reason: reasonDependencyNotReady,
-		message: "spec.dependsOn: waiting for Workload " + strings.Join(s.notReady, ", ")}
-}
-
-func dependencyKey(w *v1beta1.Workload, ref v1beta1.DependencyRef) client.ObjectKey {
-	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
-	if key.Namespace == "" {
-		key.Namespace = w.Namespace
-	}
-	return key
-}
-
-// ready says whether a Workload is Ready in its current generation.
-func ready(w *v1beta1.Workload) bool {
-	c := meta.FindStatusCondition(w.Status.Conditions, v1beta1.ConditionReady)
-	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == w.Generation
 }

@@ -31,7 +31,9 @@ const (
 	reasonAllowed            = "Allowed"
 	reasonWarned             = "AllowedWithWarnings"
 	reasonSecretMissing      = "SecretMissing"
+	reasonConfigMapMissing   = "ConfigMapMissing"
 	reasonDependencyNotReady = "DependencyNotReady"
+	reasonDependencyCycle    = "DependencyCycle"
 	reasonConflict           = "ChildConflict"
 	reasonNotJudged          = "NotJudged"
 	reasonAsExpected         = "AsExpected"
@@ -43,6 +45,8 @@ const (
 	reasonChildRefused       = "ChildRefused"
 
 	reasonNamespaceTerminating = "NamespaceTerminating"
+	reasonDependencyNotAllowed = "DependencyNotAllowed"
+	reasonDependenciesTooMany  = "DependenciesTooMany"
 )
 
 // derive works out the whole status. Of the old one only the times of transitions are
@@ -91,6 +95,9 @@ type standing struct {
 func standingOf(s *scope, o *obstacle) standing {
 	if !s.workload.DeletionTimestamp.IsZero() {
 		message := leaving(s.owned)
+		if s.before != "" {
+			message = "waiting " + s.before
+		}
 		if o != nil {
 			message = o.Error()
 		}
@@ -310,8 +317,8 @@ func strayImage(d, live *unstructured.Unstructured) string {
 }
 
 func dependenciesCondition(s *scope) metav1.Condition {
-	if len(s.notReady) > 0 {
-		return condition(v1beta1.ConditionDependenciesReady, metav1.ConditionFalse, reasonDependencyNotReady, strings.Join(s.notReady, ", "))
+	if s.unmet != nil {
+		return condition(v1beta1.ConditionDependenciesReady, metav1.ConditionFalse, s.unmet.reason, s.unmet.message)
 	}
 	return condition(v1beta1.ConditionDependenciesReady, metav1.ConditionTrue, reasonAsExpected, "")
 }
