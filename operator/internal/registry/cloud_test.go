@@ -192,7 +192,9 @@ func TestCloudKeychain_GuardsItsHelper(t *testing.T) {
 		want string
 	}{
 		"one that panics": {func(context.Context, string) (authn.AuthConfig, error) { panic("hunter2") }, "no credentials for Their registries on this machine"},
-		"one that fails":  {func(context.Context, string) (authn.AuthConfig, error) { return authn.AuthConfig{}, fmt.Errorf("hunter2") }, "no credentials for Their registries on this machine"},
+		"one that fails": {func(context.Context, string) (authn.AuthConfig, error) {
+			return authn.AuthConfig{}, fmt.Errorf("hunter2")
+		}, "no credentials for Their registries on this machine"},
 		"one that has nothing": {func(context.Context, string) (authn.AuthConfig, error) { return authn.AuthConfig{}, nil },
 			"no credentials for Their registries on this machine"},
 		"one that hangs and knows no deadline": {func(context.Context, string) (authn.AuthConfig, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -38,6 +39,7 @@ import (
 // +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",namespace=sluice-system,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=sluice-system,resources=leases,verbs=get;create;update
@@ -63,6 +65,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, m ctrl.Manager, refer
 		Watches(&v1beta1.Gate{}, everyone).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.users)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.inNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(r.beside), builder.WithPredicates(retargeted)).
 		WatchesRawSource(source.Kind(references, client.Object(&corev1.Secret{}), handler.EnqueueRequestsFromMapFunc(r.everyone))).
 		WatchesRawSource(source.Kind(references, client.Object(&corev1.ConfigMap{}), handler.EnqueueRequestsFromMapFunc(r.everyone)))
 	for _, gvk := range ChildKinds {
@@ -94,11 +97,13 @@ func (r *Reconciler) statusForged(e event.UpdateEvent) bool {
 	return written == nil || !sameStatus(*written, after.Status)
 }
 
-// CacheByObject bounds what the manager's cache holds of children: those that carry the
-// operator's label.
+// CacheByObject bounds what the manager's cache holds: of children, those that carry the
+// operator's label; of autoscalers, not who set which field.
 func CacheByObject() map[client.Object]cache.ByObject {
 	managed := labels.SelectorFromSet(labels.Set{render.LabelManagedBy: render.ManagedBy})
-	objects := map[client.Object]cache.ByObject{}
+	objects := map[client.Object]cache.ByObject{
+		&autoscalingv2.HorizontalPodAutoscaler{}: {Transform: cache.TransformStripManagedFields()},
+	}
 	for _, gvk := range ChildKinds {
 		objects[Child(gvk)] = cache.ByObject{Label: managed}
 	}
@@ -146,6 +151,11 @@ func (r *Reconciler) users(ctx context.Context, o client.Object) []reconcile.Req
 
 func (r *Reconciler) inNamespace(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.requests(ctx, client.InNamespace(o.GetName()))
+}
+
+// beside are the Workloads in the namespace of an object.
+func (r *Reconciler) beside(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.requests(ctx, client.InNamespace(o.GetNamespace()))
 }
 
 func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption) []reconcile.Request {
