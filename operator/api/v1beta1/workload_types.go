@@ -224,6 +224,35 @@ type Drift struct {
 	// +kubebuilder:default=Heal
 	// +optional
 	Mode DriftMode `json:"mode,omitempty"`
+	// Ignore lists fields of the children that are left to others: they are not compared,
+	// and once the child is there the operator does not write them.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	Ignore []DriftIgnore `json:"ignore,omitempty"`
+}
+
+// DriftIgnore leaves fields of children to others: how many pods there are, where and when
+// they run, and marks on the objects. What runs, as whom, with which rights and who
+// reaches it is what the gate judged; those fields are refused.
+type DriftIgnore struct {
+	// Kind of the child; empty means every kind that has the field.
+	// +kubebuilder:validation:Enum=Deployment;StatefulSet;Service;ConfigMap;NetworkPolicy;PodDisruptionBudget;CronJob
+	// +optional
+	Kind string `json:"kind,omitempty"`
+	// Name of the child; empty means every name.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Name string `json:"name,omitempty"`
+	// Paths of the fields as JSON pointers, such as /spec/replicas or
+	// /metadata/annotations/example.com~1owner.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:Pattern=`^(/([^/~]|~[01])+)+$`
+	// +kubebuilder:validation:XValidation:rule="self.all(p, !p.matches('^/spec/(.*/)?(containers|initContainers|ephemeralContainers|image|securityContext|serviceAccount|serviceAccountName|automountServiceAccountToken|host[A-Z][A-Za-z]*)(/|$)'))",message="what runs, as whom and with which rights was judged: it cannot be left to others"
+	// +listType=set
+	Paths []string `json:"paths"`
 }
 
 // PatchTarget selects the children a patch applies to.

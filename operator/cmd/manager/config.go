@@ -38,6 +38,8 @@ type config struct {
 	registryCAFiles []string
 	tokenHosts      []string
 	google          bool
+	amazon          bool
+	azure           bool
 }
 
 // Bounds of the pause between two tries: below, the API server is what fails; above, a
@@ -87,6 +89,8 @@ func parse(args []string, getenv func(string) string) (config, error) {
 	flags.Var(&mirrors, "registry-mirror", "HOST=HOST:PORT to dial in place of a registry host (repeatable)")
 	flags.Var(&tokenHosts, "registry-token-host", "host of a token server that may be given credentials although it is at another site than its registry (repeatable)")
 	flags.BoolVar(&c.google, "google-credentials", false, "read gcr.io and pkg.dev with the credentials of the workload identity or the machine")
+	flags.BoolVar(&c.amazon, "amazon-credentials", false, "read private registries of Amazon ECR with the credentials of the workload identity or the machine")
+	flags.BoolVar(&c.azure, "azure-credentials", false, "read azurecr.io, azurecr.cn and azurecr.us with the credentials of the workload identity or the machine")
 	flags.Var(&insecure, "insecure-registry", "registry host where plain HTTP is allowed (repeatable); loopback always is")
 	flags.Var(&cas, "registry-ca-file", "PEM file with a further authority for registries (repeatable)")
 	if err := flags.Parse(args); err != nil {

@@ -43,7 +43,7 @@ func TestParse_TakesTheDefaults(t *testing.T) {
 func TestParse_TakesRepeatedFlags(t *testing.T) {
 	c, err := parse([]string{
 		"--namespace=ops", "--webhook-host=a.example.com", "--webhook-host=127.0.0.1", "--insecure-registry=registry.local:5000",
-		"--registry-token-host=auth.example.com", "--google-credentials", "--registry-mirror=registry.example.com=127.0.0.1:5000", "--registry-mirror=other.example.com=[::1]:5000",
+		"--registry-token-host=auth.example.com", "--google-credentials", "--amazon-credentials", "--azure-credentials", "--registry-mirror=registry.example.com=127.0.0.1:5000", "--registry-mirror=other.example.com=[::1]:5000",
 	}, environment("sluice-system"))
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestParse_TakesRepeatedFlags(t *testing.T) {
 	if diff := cmp.Diff(want, c.mirrors); diff != "" {
 		t.Error(diff)
 	}
-	if c.namespace != "ops" || len(c.webhookHosts()) != 4 || len(c.insecure) != 1 || len(c.tokenHosts) != 1 || !c.google {
+	if c.namespace != "ops" || len(c.webhookHosts()) != 4 || len(c.insecure) != 1 || len(c.tokenHosts) != 1 || !c.google || !c.amazon || !c.azure {
 		t.Errorf("%+v", c)
 	}
 }

@@ -219,6 +219,6 @@ func newRegistry(c config) (*registry.Client, error) {
 		return nil, fmt.Errorf("--registry-ca-file: %w", err)
 	}
 	return registry.New(registry.Options{
-		Mirrors: c.mirrors, Insecure: c.insecure, TokenHosts: c.tokenHosts, Google: c.google, Transport: transport,
+		Mirrors: c.mirrors, Insecure: c.insecure, TokenHosts: c.tokenHosts, Google: c.google, Amazon: c.amazon, Azure: c.azure, Transport: transport,
 	}), nil
 }

@@ -23,6 +23,9 @@ type registryFlags struct {
 	insecure   []string
 	tokenHosts []string
 	caFiles    []string
+	google     bool
+	amazon     bool
+	azure      bool
 }
 
 func (f *registryFlags) register(c *cobra.Command) {
@@ -30,6 +33,9 @@ func (f *registryFlags) register(c *cobra.Command) {
 	c.Flags().StringSliceVar(&f.insecure, "insecure-registry", nil, "registry host where plain HTTP is allowed; loopback always is")
 	c.Flags().StringSliceVar(&f.tokenHosts, "registry-token-host", nil, "host of a token server that may be given credentials although it is at another site than its registry")
 	c.Flags().StringSliceVar(&f.caFiles, "registry-ca-file", nil, "PEM file with a further certificate authority for registries")
+	c.Flags().BoolVar(&f.google, "google-credentials", false, "where the docker login has nothing for gcr.io and pkg.dev: Google's credentials of this machine")
+	c.Flags().BoolVar(&f.amazon, "amazon-credentials", false, "where it has nothing for private registries of Amazon ECR: Amazon's credentials of this machine")
+	c.Flags().BoolVar(&f.azure, "azure-credentials", false, "where it has nothing for azurecr.io, azurecr.cn and azurecr.us: Azure's credentials of this machine")
 }
 
 // client reads registries with the user's own docker login.
@@ -40,6 +46,7 @@ func (f *registryFlags) client() (*registry.Client, error) {
 	}
 	return registry.New(registry.Options{
 		Mirrors: f.mirrors, Insecure: f.insecure, TokenHosts: f.tokenHosts, Keychain: authn.DefaultKeychain, Transport: transport,
+		Google: f.google, Amazon: f.amazon, Azure: f.azure,
 	}), nil
 }
 

@@ -41,7 +41,8 @@ type Change struct {
 // Compare lists what differs between a child as desired and as it is in the cluster, by
 // path. Both are normalised by gitops-engine and defaulted by the API server's own
 // defaulters first, so quantities, defaulted fields and volume claim templates that mean
-// the same compare equal.
+// the same compare equal. So do, see same, null and empty, a number and its digits, and a
+// version with and without its v.
 //
 // Everything in the object counts, also what someone added that was never applied: an
 // added container is drift. Not counted: status; labels and annotations that others
@@ -88,7 +89,25 @@ func normalised(u *unstructured.Unstructured) (map[string]any, error) {
 		return nil, fmt.Errorf("normalise %s %s/%s: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
 	}
 	dropDirectives(out)
+	nameClaims(out)
 	return out, nil
+}
+
+// nameClaims says of volume claim templates what they are, as the API server does.
+func nameClaims(object map[string]any) {
+	claims, _, _ := unstructured.NestedFieldNoCopy(object, "spec", "volumeClaimTemplates")
+	list, _ := claims.([]any)
+	for _, c := range list {
+		claim, ok := c.(map[string]any)
+		if !ok {
+			continue
+		}
+		for key, value := range map[string]string{"apiVersion": "v1", "kind": "PersistentVolumeClaim"} {
+			if claim[key] == nil {
+				claim[key] = value
+			}
+		}
+	}
 }
 
 // dropDirectives removes what strategic merge patches leave behind ($retainKeys); a
@@ -183,7 +202,7 @@ func (c *comparison) add(path, kind string) {
 }
 
 func (c *comparison) walk(path string, want, have any) {
-	if reflect.DeepEqual(want, have) {
+	if reflect.DeepEqual(want, have) || same(path, want, have) {
 		return
 	}
 	switch w := want.(type) {
@@ -199,6 +218,35 @@ func (c *comparison) walk(path string, want, have any) {
 		}
 	}
 	c.add(path, Modified)
+}
+
+// versionLabel is app.kubernetes.io/version, on the object or its pods.
+const versionLabel = ".labels.app.kubernetes.io/version"
+
+// same says whether two values that are written differently mean the same: nothing, in any
+// of its forms; a number and the same number as text, where the type of the field is
+// int-or-string (no other field can hold either); v1.2.0 and 1.2.0 as a version.
+func same(path string, want, have any) bool {
+	if empty(want) && empty(have) {
+		return true
+	}
+	w, wantText := want.(string)
+	h, haveText := have.(string)
+	switch {
+	case wantText && haveText:
+		return strings.HasSuffix(path, versionLabel) && strings.TrimPrefix(w, "v") == strings.TrimPrefix(h, "v")
+	case wantText:
+		return isNumber(have, w)
+	case haveText:
+		return isNumber(want, h)
+	}
+	return false
+}
+
+// isNumber says whether v is the whole number that text spells. JSON numbers are float64.
+func isNumber(v any, text string) bool {
+	number, ok := v.(float64)
+	return ok && strconv.FormatFloat(number, 'f', -1, 64) == text
 }
 
 func (c *comparison) maps(path string, want, have map[string]any) {

@@ -136,6 +136,10 @@ func TestJudge_Workload(t *testing.T) {
 			prepare: func(_ *stand, w *v1beta1.Workload) {
 				w.Spec.Patches = []v1beta1.Patch{{Target: &v1beta1.PatchTarget{Kind: "StatefulSet"}, Patch: "- {op: remove, path: /spec}"}}
 			}},
+		"a rule that leaves the pods to others": {image: "signed", want: []gate.Outcome{gate.OutcomeDeny}, says: []string{"drift Workload/shop/web spec.drift.ignore[0].paths[1]: /spec/template cannot", "spec.patches"},
+			prepare: func(_ *stand, w *v1beta1.Workload) {
+				w.Spec.Drift = &v1beta1.Drift{Ignore: []v1beta1.DriftIgnore{{Paths: []string{"/spec/replicas", "/spec/template"}}}}
+			}},
 		"a namespace without the label": {image: "signed", want: []gate.Outcome{gate.OutcomeDeny}, says: []string{"no Gate matches", "shop"},
 			prepare: func(s *stand, _ *v1beta1.Workload) { s.files.Namespaces["shop"] = nil }},
 		"no Gate": {image: "signed", want: []gate.Outcome{gate.OutcomeDeny}, says: []string{"no Gate matches"},

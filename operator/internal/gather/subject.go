@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/ignore"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/render"
 )
@@ -43,6 +44,13 @@ func ofWorkload(w *v1beta1.Workload) (*subject, error) {
 	var err error
 	if s.content, err = normal(w); err != nil {
 		return nil, err
+	}
+	_, refused := ignore.Parse(w.Spec.Drift)
+	for _, r := range refused {
+		s.refused = append(s.refused, gate.Finding{
+			Policy: "drift", Severity: gate.SeverityHigh, Object: s.ref.String(), Path: r.Path, Message: r.Message,
+			Remedy: "take the path out, or change the field in spec.patches, where the gate sees it",
+		})
 	}
 	if s.children, err = render.Children(w); err != nil {
 		s.refused = append(s.refused, notRendered(s.ref, err))

@@ -151,6 +151,9 @@ const (
 const (
 	// RegistryCall is for one request to a registry, body and login included.
 	RegistryCall = 5 * time.Second
+	// CloudCredentials is for asking a cloud for credentials for its registries. The
+	// helpers' own calls may go on for longer; nobody waits for them.
+	CloudCredentials = RegistryCall
 	// RegistryProbe is for the first request over HTTPS to a registry that may also be
 	// spoken to in plain HTTP; what is left of RegistryCall is for that.
 	RegistryProbe = 2 * time.Second
@@ -178,6 +181,9 @@ const (
 	// CacheContentTTL is how long content is kept that has a digest and cannot change: a
 	// look at an image after CacheTTL then costs one request, for the list.
 	CacheContentTTL = time.Hour
+	// CloudCredentialsTTL is how long credentials from a cloud are used: Azure's are good
+	// for three hours, Amazon's for twelve.
+	CloudCredentialsTTL = 30 * time.Minute
 	// RegistryMemory is how long it is remembered how to log in to a registry, and
 	// whether it has a referrers API.
 	RegistryMemory = time.Hour

@@ -36,6 +36,9 @@ type Options struct {
 	// Google takes the credentials of the machine or the workload identity for gcr.io and
 	// pkg.dev, where the keychain has none. Other hosts are not told to Google.
 	Google bool
+	// Amazon does the same for private registries of Amazon ECR, and Azure for
+	// azurecr.io, azurecr.cn and azurecr.us.
+	Amazon, Azure bool
 	// Transport gives TLS settings, such as a private CA, and proxy; its dialer is not
 	// used. Nil means that of net/http.
 	Transport *http.Transport
@@ -47,7 +50,7 @@ type Options struct {
 type Client struct {
 	policy    hosts
 	keychain  authn.Keychain
-	google    authn.Keychain
+	clouds    []authn.Keychain
 	transport http.RoundTripper
 	deadline  time.Duration
 	now       clock
@@ -100,9 +103,7 @@ func New(options Options) *Client {
 			Help: "Looks at the evidence of an image: hit where memory had what was needed, miss where the registry was asked.",
 		}, []string{"result"}),
 	}
-	if options.Google {
-		c.google = newGoogleKeychain()
-	}
+	c.clouds = clouds(options, now)
 	return c
 }
 

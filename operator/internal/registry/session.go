@@ -39,7 +39,7 @@ func (c *Client) access(ctx context.Context, repo name.Repository, kc authn.Keyc
 		kc = c.keychain
 	}
 	var config *authn.AuthConfig
-	for _, keys := range []authn.Keychain{kc, c.google} {
+	for _, keys := range append([]authn.Keychain{kc}, c.clouds...) {
 		if keys == nil || config != nil {
 			continue
 		}

@@ -36,6 +36,8 @@ var want = map[string]gate.Outcome{
 	"broken-patch":           gate.OutcomeDeny,
 	"bundle":                 gate.OutcomeAllow,
 	"defaults-only":          gate.OutcomeDeny,
+	"ignored":                gate.OutcomeAllow,
+	"ignored-image":          gate.OutcomeDeny,
 	"keyless":                gate.OutcomeAllow,
 	"keyless-stranger":       gate.OutcomeDeny,
 	"keyless-tag":            gate.OutcomeAllow,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/delta"
+	"github.com/sluice-dev/sluice/operator/internal/ignore"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
@@ -36,7 +37,7 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, d *unstructured.Unstr
 	if live != nil && s.memory.asDesired[keyOf(d)] == stamp(d, live) {
 		return nil
 	}
-	changes, err := differences(d, live)
+	changes, err := s.differences(d, live)
 	if err != nil {
 		return unreadable("CompareFailed", err)
 	}
@@ -70,17 +71,6 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, d *unstructured.Unstr
 	s.healed = append(s.healed, describeDrift(d, changes)...)
 	r.Metrics.Drift.WithLabelValues(d.GetKind(), "healed").Add(float64(len(changes)))
 	return nil
-}
-
-func differences(d, live *unstructured.Unstructured) ([]delta.Change, error) {
-	if live == nil {
-		return []delta.Change{{Kind: delta.Missing}}, nil
-	}
-	changes, err := delta.Compare(d, live)
-	if err == nil && ownerless(d, live) {
-		changes = append(changes, delta.Change{Path: "metadata.ownerReferences", Kind: delta.Removed})
-	}
-	return changes, err
 }
 
 // ownerless says that a child is not controlled by the Workload it is applied for.
@@ -139,14 +129,14 @@ func describeDrift(d *unstructured.Unstructured, changes []delta.Change) []v1bet
 }
 
 // write is one request that changes a child; it returns what the API server answered.
-type write func(ctx context.Context, d, live *unstructured.Unstructured) (*unstructured.Unstructured, error)
+type write func(ctx context.Context, s *scope, d, live *unstructured.Unstructured) (*unstructured.Unstructured, error)
 
 // write brings one child to what is desired, most often in one write and at most in two.
 // An apply does not remove what others added, and is refused where that and the desired
 // exclude each other; an overwrite does not touch metadata. What is left after the first
 // decides whether the second is needed.
 func (r *Reconciler) write(ctx context.Context, s *scope, d, live *unstructured.Unstructured, first, second write) error {
-	answer, err := first(ctx, d, live)
+	answer, err := first(ctx, s, d, live)
 	if live == nil || (err != nil && !isRefused(err)) {
 		if err == nil {
 			s.wrote(answer)
@@ -156,7 +146,7 @@ func (r *Reconciler) write(ctx context.Context, s *scope, d, live *unstructured.
 	if err == nil {
 		s.wrote(answer)
 		live = answer
-		left, err := differences(d, live)
+		left, err := s.differences(d, live)
 		if err != nil {
 			return unreadable("CompareFailed", err)
 		}
@@ -164,7 +154,7 @@ func (r *Reconciler) write(ctx context.Context, s *scope, d, live *unstructured.
 			return nil
 		}
 	}
-	if answer, err = second(ctx, d, live); err != nil {
+	if answer, err = second(ctx, s, d, live); err != nil {
 		return err
 	}
 	s.wrote(answer)
@@ -180,32 +170,65 @@ func metadataOnly(changes []delta.Change) bool {
 	return true
 }
 
-func (r *Reconciler) applyChild(ctx context.Context, d, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// applyChild applies a child in full but for the fields that are left to others.
+func (r *Reconciler) applyChild(ctx context.Context, s *scope, d, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	logf.FromContext(ctx).Info("Applying child", "kind", d.GetKind(), "child", d.GetName())
-	answer := d.DeepCopy()
-	if live != nil {
-		// Refused when the object was replaced by another one of the same name.
-		answer.SetUID(live.GetUID())
+	return r.persist(ctx, d, live, func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+		answer := d.DeepCopy()
+		if live != nil {
+			whole, err := r.withOwners(ctx, live, s.left(d))
+			if err != nil {
+				return nil, err
+			}
+			released, kept := ignore.Release(d, whole, s.left(d), FieldManager)
+			answer = released.DeepCopy()
+			// Refused when the object was replaced by another one of the same name, and, where a
+			// value of others is repeated, when they have changed it since.
+			answer.SetUID(live.GetUID())
+			if kept {
+				answer.SetResourceVersion(whole.GetResourceVersion())
+			}
+		}
+		err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(answer), client.FieldOwner(FieldManager), client.ForceOwnership)
+		if err != nil {
+			return nil, about("apply", d.GetKind(), d, err)
+		}
+		r.Metrics.ChildWrites.WithLabelValues(d.GetKind(), "apply").Inc()
+		return answer, nil
+	})
+}
+
+// withOwners reads a child past the cache where it counts who owns its fields: the cache
+// does not have to keep what others own.
+func (r *Reconciler) withOwners(ctx context.Context, live *unstructured.Unstructured, left []ignore.Path) (*unstructured.Unstructured, error) {
+	if len(left) == 0 {
+		return live, nil
 	}
-	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(answer), client.FieldOwner(FieldManager), client.ForceOwnership)
-	if err != nil {
-		return nil, refused("ApplyFailed", about("apply", d.GetKind(), d, err))
+	whole := Child(live.GroupVersionKind())
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(live), whole); err != nil {
+		return nil, about("get", live.GetKind(), live, err)
 	}
-	r.Metrics.ChildWrites.WithLabelValues(d.GetKind(), "apply").Inc()
-	return answer, nil
+	return whole, nil
 }
 
 // overwrite replaces the content of a child, all but its metadata and status. This is how
 // a container goes away again that someone added: an apply leaves alone what another
 // manager owns, and what nobody owns since its managedFields were wiped. The resource
-// version makes it fail rather than undo a write that was not seen; one that only changed
-// the status, as the pods' controller does all the time while it rolls out, is no reason
-// to leave a foreign container running.
-func (r *Reconciler) overwrite(ctx context.Context, d, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// version makes it fail rather than undo a write that was not seen.
+func (r *Reconciler) overwrite(ctx context.Context, s *scope, d, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	logf.FromContext(ctx).Info("Overwriting child", "kind", d.GetKind(), "child", d.GetName())
+	return r.persist(ctx, d, live, func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+		return r.replace(ctx, s.asked(d, live), live)
+	})
+}
+
+// persist tries a write again whose conflict was about the status alone: the pods'
+// controller changes that all the time while it rolls out, which is no reason to leave a
+// foreign container running.
+func (r *Reconciler) persist(ctx context.Context, d, live *unstructured.Unstructured, once func(live *unstructured.Unstructured) (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
 	for attempt := 1; ; attempt++ {
-		answer, err := r.replace(ctx, d, live)
-		if !apierrors.IsConflict(err) || attempt == limits.OverwriteAttempts {
+		answer, err := once(live)
+		if live == nil || !apierrors.IsConflict(err) || attempt == limits.OverwriteAttempts {
 			return answer, refused("ApplyFailed", err)
 		}
 		fresh := Child(d.GroupVersionKind())

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/ignore"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/render"
 )
@@ -255,7 +256,7 @@ func assemble(s *scope) ([]*unstructured.Unstructured, error) {
 				return nil, about("mark the pod template of", u.GetKind(), u, err)
 			}
 		}
-		hash, err := contentHash(u)
+		hash, err := contentHash(u, s.left(u))
 		if err != nil {
 			return nil, err
 		}
@@ -266,9 +267,9 @@ func assemble(s *scope) ([]*unstructured.Unstructured, error) {
 		annotations[annotationDesired] = hash
 		if pods {
 			annotations[annotationResolved] = string(notes)
-			if next.Seen != "" || next.Pods != "" {
-				annotations[annotationMark] = string(seen)
-			}
+			// Also where nothing is referred to: without it, what is referred to first after a
+			// restart would be taken for what the pods have had all along.
+			annotations[annotationMark] = string(seen)
 		}
 		u.SetAnnotations(annotations)
 		u.SetOwnerReferences([]metav1.OwnerReference{*owner})
@@ -281,8 +282,14 @@ func assemble(s *scope) ([]*unstructured.Unstructured, error) {
 	return append(out, last...), nil
 }
 
-func contentHash(u *unstructured.Unstructured) (string, error) {
-	raw, err := json.Marshal(u.Object)
+// contentHash stands for what is asked of a child. Fields that are left to others are not,
+// and that they are left is: when they come back to the operator, that is no drift.
+func contentHash(u *unstructured.Unstructured, left []ignore.Path) (string, error) {
+	var content any = u.Object
+	if len(left) > 0 {
+		content = []any{ignore.Drop(u.Object, left), left}
+	}
+	raw, err := json.Marshal(content)
 	if err != nil {
 		return "", about("hash", u.GetKind(), u, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -278,6 +279,20 @@ func (s *story) settle() {
 	s.t.Fatalf("not at rest after %d reconciles: %s %+v", settling, s.w.Status.Phase, s.w.Status.Conditions)
 }
 
+// forgetVersions takes out which version of the Secret the pods have: the two namespaces
+// have each its own.
+func (s *story) forgetVersions(c *unstructured.Unstructured, annotations map[string]string) {
+	if text, ok := annotations[annotationMark]; ok {
+		annotations[annotationMark] = hashes.ReplaceAllString(text, "-")
+	}
+	path := []string{"spec", "template", "metadata", "annotations", annotationReferenced}
+	if text, ok, _ := unstructured.NestedString(c.Object, path...); ok {
+		setNested(s.t, c, hashes.ReplaceAllString(text, "-"), path...)
+	}
+}
+
+var hashes = regexp.MustCompile(`[0-9a-f]{16}`)
+
 // outcome is what stands in the namespace, without what only says where and when.
 func (s *story) outcome(w *v1beta1.Workload) map[string]any {
 	s.t.Helper()
@@ -300,6 +315,7 @@ func (s *story) outcome(w *v1beta1.Workload) map[string]any {
 			unstructured.RemoveNestedField(c.Object, path...)
 		}
 		content := map[string]any{"labels": c.GetLabels(), "annotations": annotations, "digests": note.Digests}
+		s.forgetVersions(c, annotations)
 		for field, value := range c.Object {
 			if field != "metadata" {
 				content[field] = value

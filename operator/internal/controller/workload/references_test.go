@@ -231,7 +231,7 @@ func TestReconcile_DoesNotRollPodsAtAnUpgrade(t *testing.T) {
 	d := b.child("Deployment", "web")
 	unstructured.RemoveNestedField(d.Object, "spec", "template", "metadata", "annotations")
 	unstructured.RemoveNestedField(d.Object, "metadata", "annotations", annotationMark)
-	hash, err := contentHash(strippedForHash(b, w))
+	hash, err := contentHash(strippedForHash(b, w), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +46,7 @@ import (
 // +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",namespace=sluice-system,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=sluice-system,resources=leases,verbs=get;create;update
@@ -79,6 +81,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, m ctrl.Manager, refer
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.inNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		WatchesRawSource(source.Kind(names, client.Object(Metadata(kindSecret)), handler.EnqueueRequestsFromMapFunc(r.users(kindSecret)))).
 		WatchesRawSource(source.Kind(names, client.Object(Metadata(kindConfigMap)), handler.EnqueueRequestsFromMapFunc(r.users(kindConfigMap)))).
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(r.beside), builder.WithPredicates(retargeted)).
 		WatchesRawSource(source.Kind(references, client.Object(&corev1.Secret{}), handler.EnqueueRequestsFromMapFunc(r.everyone))).
 		WatchesRawSource(source.Kind(references, client.Object(&corev1.ConfigMap{}), handler.EnqueueRequestsFromMapFunc(r.everyone)))
 	for _, gvk := range ChildKinds {
@@ -128,11 +131,13 @@ func (r *Reconciler) statusForged(e event.UpdateEvent) bool {
 	return written == nil || !sameStatus(*written, after.Status)
 }
 
-// CacheByObject bounds what the manager's cache holds of children: those that carry the
+// CacheByObject bounds what the manager's cache holds: of children, those that carry the
 // operator's label, and of who set which field only what the operator did.
 func CacheByObject() map[client.Object]cache.ByObject {
 	managed := labels.SelectorFromSet(labels.Set{render.LabelManagedBy: render.ManagedBy})
-	objects := map[client.Object]cache.ByObject{}
+	objects := map[client.Object]cache.ByObject{
+		&autoscalingv2.HorizontalPodAutoscaler{}: {Transform: cache.TransformStripManagedFields()},
+	}
 	for _, gvk := range ChildKinds {
 		objects[Child(gvk)] = cache.ByObject{Label: managed, Transform: keepOwnFields}
 	}
@@ -200,6 +205,11 @@ func (r *Reconciler) users(kind string) handler.MapFunc {
 
 func (r *Reconciler) inNamespace(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.requests(ctx, client.InNamespace(o.GetName()))
+}
+
+// beside are the Workloads in the namespace of an object.
+func (r *Reconciler) beside(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.requests(ctx, client.InNamespace(o.GetNamespace()))
 }
 
 func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption) []reconcile.Request {

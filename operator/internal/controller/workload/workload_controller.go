@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/delta"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/ignore"
 	"github.com/sluice-dev/sluice/operator/internal/metrics"
 )
 
@@ -76,6 +77,10 @@ type scope struct {
 	owned []*unstructured.Unstructured
 	// desired are the children to apply, in order.
 	desired []*unstructured.Unstructured
+	// ignored are the rules of spec.drift.ignore.
+	ignored []ignore.Rule
+	// scaler is the HorizontalPodAutoscaler that sets the replicas of the pods' controller.
+	scaler string
 	// complete says that every child of this generation has been there, so that one which
 	// is missing was deleted by someone.
 	complete bool
@@ -122,7 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.delete(ctx, s)
 	}
 	err = run(ctx, s, r.readOwned, r.respectPause, r.judge, r.waitForReferences, r.waitForDependencies,
-		r.claim, r.keepClaimSizes, r.hold, r.apply, r.growVolumes, r.prune)
+		r.leaveToOthers, r.claim, r.keepClaimSizes, r.hold, r.apply, r.growVolumes, r.prune)
 	if err == nil {
 		err = s.lacking
 	}

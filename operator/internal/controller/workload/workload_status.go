@@ -328,7 +328,7 @@ func availableCondition(s *scope) metav1.Condition {
 	if p == nil {
 		return condition(v1beta1.ConditionAvailable, metav1.ConditionFalse, reasonProgressing, "no pods yet")
 	}
-	want, have := *s.workload.Spec.Replicas, count(p, "availableReplicas")
+	want, have := s.replicasWanted(p), count(p, "availableReplicas")
 	if have < want {
 		return condition(v1beta1.ConditionAvailable, metav1.ConditionFalse, reasonProgressing, fmt.Sprintf("%d of %d replicas are available", have, want))
 	}
