@@ -40,7 +40,8 @@ type Phase string
 const (
 	// PhasePending: the gate could not decide yet, and nothing was applied.
 	PhasePending Phase = "Pending"
-	// PhaseBlocked: the gate denied the spec, or a child belongs to someone else.
+	// PhaseBlocked: the gate denied the spec, a child belongs to someone else, or the
+	// dependencies are a cycle or not allowed.
 	PhaseBlocked Phase = "Blocked"
 	// PhaseWaiting: something the spec names is not there or not Ready yet.
 	PhaseWaiting Phase = "Waiting"
@@ -291,7 +292,8 @@ type WorkloadSpec struct {
 	// Config files.
 	// +optional
 	Config *ConfigFiles `json:"config,omitempty"`
-	// Secrets the container uses. The Workload waits until each is there.
+	// Secrets the container uses. The Workload waits until each is there, as for every
+	// Secret and ConfigMap that its pods need, and rolls its pods when one changes.
 	// +listType=map
 	// +listMapKey=name
 	// +optional
@@ -302,7 +304,8 @@ type WorkloadSpec struct {
 	// Availability under disruption.
 	// +optional
 	Availability *Availability `json:"availability,omitempty"`
-	// DependsOn lists Workloads that have to be Ready before this one starts.
+	// DependsOn lists Workloads that have to be Ready before this one starts, and that are
+	// deleted after it when both are.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
 	// +optional

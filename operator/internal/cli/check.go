@@ -59,7 +59,8 @@ func checkCommand(s streams) *cobra.Command {
 
 PATH is a folder with a kustomization, another folder, a file, or - for standard input.
 Gates, Namespaces (their labels decide which Gate applies) and the ConfigMaps and Secrets
-that Gates name are taken from PATH and from --gate.`,
+that Gates name are taken from PATH and from --gate. Dependencies among the Workloads may
+not be a cycle.`,
 		Example: "  sluice check kustomize/overlays/dev\n  sluice check deploy/ --gate gates/prod.yaml --format json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, paths []string) error {
