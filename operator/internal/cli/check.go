@@ -112,7 +112,7 @@ func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error
 		return exitOf(results)
 	}
 	// The cluster would refuse these too, whatever its verdict, so they are not in it.
-	return &exit{code: ExitDenied, err: errors.New("refused for spec.dependsOn:"), details: refusals}
+	return &exit{code: ExitDenied, err: errors.New("refused for spec.dependsOn"), details: refusals}
 }
 
 func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input) []result {
