@@ -45,7 +45,8 @@ const (
 	// PhaseGating: the gate was asked and could not decide yet; nothing of this generation
 	// was applied.
 	PhaseGating Phase = "Gating"
-	// PhaseBlocked: the gate denied the spec, or a child belongs to someone else.
+	// PhaseBlocked: the gate denied the spec, a child belongs to someone else, or the
+	// dependencies are a cycle or not allowed.
 	PhaseBlocked Phase = "Blocked"
 	// PhaseWaiting: something the spec names is not there or not Ready yet.
 	PhaseWaiting Phase = "Waiting"
@@ -333,7 +334,8 @@ type WorkloadSpec struct {
 	// Config files.
 	// +optional
 	Config *ConfigFiles `json:"config,omitempty"`
-	// Secrets the container uses. The Workload waits until each is there.
+	// Secrets the container uses. The Workload waits until each is there, as for every
+	// Secret and ConfigMap that its pods need, and rolls its pods when one changes.
 	// +listType=map
 	// +listMapKey=name
 	// +optional
@@ -344,7 +346,8 @@ type WorkloadSpec struct {
 	// Availability under disruption.
 	// +optional
 	Availability *Availability `json:"availability,omitempty"`
-	// DependsOn lists Workloads that have to be Ready before this one starts.
+	// DependsOn lists Workloads that have to be Ready before this one starts, and that are
+	// deleted after it when both are.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
 	// +optional

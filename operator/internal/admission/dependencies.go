@@ -35,7 +35,7 @@ func (h *Workloads) orderly(ctx context.Context, req admission.Request, w *v1bet
 			return nil, nil
 		}
 	}
-	_, reached, err := gather.Dependencies(ctx, w, gather.Stored(h.Cache))
+	_, reached, err := gather.Dependencies(ctx, w, h.Cache)
 	if errors.Is(err, graph.ErrTooLarge) {
 		return invalid(w, field.Invalid(field.NewPath("spec", "dependsOn"), len(w.Spec.DependsOn), err.Error())), nil
 	}

@@ -66,7 +66,8 @@ func checkCommand(s streams) *cobra.Command {
 
 PATH is a folder with a kustomization, another folder, a file, or - for standard input.
 Gates, Namespaces (their labels decide which Gate applies) and the ConfigMaps and Secrets
-that Gates name are taken from PATH and from --gate.`,
+that Gates name are taken from PATH and from --gate. Dependencies among the Workloads may
+not be a cycle.`,
 		Example: "  sluice check kustomize/overlays/dev\n  sluice check deploy/ --gate gates/prod.yaml --format json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, paths []string) error {
@@ -118,7 +119,7 @@ func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error
 		return exitOf(results)
 	}
 	// The cluster would refuse these too, whatever its verdict, so they are not in it.
-	return &exit{code: ExitDenied, err: errors.New("refused for spec.dependsOn:"), details: refusals}
+	return &exit{code: ExitDenied, err: errors.New("refused for spec.dependsOn"), details: refusals}
 }
 
 func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input) []result {

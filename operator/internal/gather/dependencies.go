@@ -14,24 +14,6 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
-// Lookup finds a Workload; nil, and no error, when there is none.
-type Lookup func(ctx context.Context, key client.ObjectKey) (*v1beta1.Workload, error)
-
-// Stored looks Workloads up in a cluster or its cache.
-func Stored(reader client.Reader) Lookup {
-	return func(ctx context.Context, key client.ObjectKey) (*v1beta1.Workload, error) {
-		w := &v1beta1.Workload{}
-		err := reader.Get(ctx, key, w)
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("get Workload %s: %w", key, err)
-		}
-		return w, nil
-	}
-}
-
 // Dependency is one entry of spec.dependsOn, as it was found.
 type Dependency struct {
 	Key client.ObjectKey
@@ -46,9 +28,9 @@ type Dependency struct {
 // Dependencies finds what a Workload depends on, in the order of its spec, and the graph
 // of all that can be reached from it. What is not there, or not allowed, is not in the
 // graph: nobody waits for it in a circle. The error is graph.ErrTooLarge when more is
-// reached than package limits allows, and else what the lookup said.
-func Dependencies(ctx context.Context, w *v1beta1.Workload, lookup Lookup) ([]Dependency, *graph.Graph, error) {
-	t := &traversal{lookup: lookup, graph: graph.New(), known: map[client.ObjectKey]*v1beta1.Workload{client.ObjectKeyFromObject(w): w}}
+// reached than package limits allows, and else what the reader said.
+func Dependencies(ctx context.Context, w *v1beta1.Workload, reader client.Reader) ([]Dependency, *graph.Graph, error) {
+	t := &traversal{reader: reader, graph: graph.New(), known: map[client.ObjectKey]*v1beta1.Workload{client.ObjectKeyFromObject(w): w}}
 	first, err := t.visit(ctx, w)
 	if err != nil {
 		return nil, nil, err
@@ -70,7 +52,7 @@ func Dependencies(ctx context.Context, w *v1beta1.Workload, lookup Lookup) ([]De
 
 // traversal reads Workloads level by level, each once.
 type traversal struct {
-	lookup Lookup
+	reader client.Reader
 	graph  *graph.Graph
 	known  map[client.ObjectKey]*v1beta1.Workload
 	next   []*v1beta1.Workload
@@ -86,10 +68,9 @@ func (t *traversal) visit(ctx context.Context, w *v1beta1.Workload) ([]Dependenc
 				return nil, fmt.Errorf("%w: more than %d Workloads, dependencies of dependencies included (limits.DependencyReach)", graph.ErrTooLarge, limits.DependencyReach)
 			}
 			var err error
-			if target, err = t.lookup(ctx, d.Key); err != nil {
+			if target, err = t.read(ctx, d.Key); err != nil {
 				return nil, err
 			}
-			t.known[d.Key] = target
 		}
 		d.Workload, d.Allowed = target, MayDependOn(w.Namespace, d.Key.Namespace, target)
 		out = append(out, d)
@@ -104,6 +85,21 @@ func (t *traversal) visit(ctx context.Context, w *v1beta1.Workload) ([]Dependenc
 		}
 	}
 	return out, nil
+}
+
+// read finds a Workload; nil, and no error, when there is none.
+func (t *traversal) read(ctx context.Context, key client.ObjectKey) (*v1beta1.Workload, error) {
+	t.known[key] = nil
+	w := &v1beta1.Workload{}
+	err := t.reader.Get(ctx, key, w)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get Workload %s: %w", key, err)
+	}
+	t.known[key] = w
+	return w, nil
 }
 
 // DependencyKey is the Workload that an entry of w's spec.dependsOn names.

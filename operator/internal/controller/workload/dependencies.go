@@ -28,7 +28,7 @@ func (r *Reconciler) waitForDependencies(ctx context.Context, s *scope) error {
 	if len(s.workload.Spec.DependsOn) == 0 {
 		return nil
 	}
-	found, reached, err := gather.Dependencies(ctx, s.workload, gather.Stored(r.Client))
+	found, reached, err := gather.Dependencies(ctx, s.workload, r.Client)
 	switch {
 	case errors.Is(err, graph.ErrTooLarge):
 		s.unmet = &obstacle{kind: terminal, reason: reasonDependenciesTooMany, message: "spec.dependsOn: " + err.Error() + "; depend on fewer"}
@@ -115,7 +115,7 @@ func begun(children []*unstructured.Unstructured) bool {
 // that are being deleted, and those that are not. Left out are those that it did not allow
 // to depend on it, and those that it depends on itself.
 func (r *Reconciler) holding(ctx context.Context, w *v1beta1.Workload, dependents []v1beta1.Workload) (leaving, staying []string, err error) {
-	_, reached, err := gather.Dependencies(ctx, w, gather.Stored(r.Client))
+	_, reached, err := gather.Dependencies(ctx, w, r.Client)
 	if errors.Is(err, graph.ErrTooLarge) {
 		// Whether it is in a cycle cannot be told: then nobody is waited for.
 		return nil, nil, nil

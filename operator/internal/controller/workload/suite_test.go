@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -325,28 +324,6 @@ func counted(b *bench) client.Client {
 			return b.after(c.SubResource(sub).Patch(ctx, o, p, opts...), "patch status")
 		},
 	})
-}
-
-// indexed answers lists by the index of dependencies, which the cache has and the API
-// server has not.
-func indexed(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
-	var o client.ListOptions
-	o.ApplyOptions(opts)
-	workloads, ok := l.(*v1beta1.WorkloadList)
-	if !ok || o.FieldSelector == nil {
-		return c.List(ctx, l, opts...)
-	}
-	if err := c.List(ctx, l); err != nil {
-		return err
-	}
-	key, known := o.FieldSelector.RequiresExactMatch(indexDependencies)
-	if !known {
-		return fmt.Errorf("no index for %s", o.FieldSelector)
-	}
-	workloads.Items = slices.DeleteFunc(workloads.Items, func(w v1beta1.Workload) bool {
-		return !slices.ContainsFunc(w.Spec.DependsOn, func(d v1beta1.DependencyRef) bool { return gather.DependencyKey(&w, d).String() == key })
-	})
-	return nil
 }
 
 // reconcile runs once and returns what the queue would be told.
