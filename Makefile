@@ -8,7 +8,7 @@ SHELL := /bin/sh
 TOOLS := bin/tools
 CONTROLPLANE := $(TOOLS)/etcd $(TOOLS)/kube-apiserver $(TOOLS)/kube-controller-manager $(TOOLS)/kubectl
 POLICYTOOLS := $(TOOLS)/opa $(TOOLS)/kustomize
-TESTTOOLS := $(TOOLS)/cosign
+TESTTOOLS := $(TOOLS)/cosign $(TOOLS)/prometheus
 SOURCES := $(shell find operator policies kustomize/base/crds -name '*.go' -o -name '*.rego' -o -path '*crds/*.yaml') go.mod go.sum
 IMAGE ?= registry.example.com/sluice/manager:dev
 OVERLAYS := dev ci e2e prod
@@ -67,6 +67,9 @@ $(TOOLS)/opa: hack/tools/opa/go.sum
 	@hack/tools/build opa github.com/open-policy-agent/opa $@ '1 min'
 $(TOOLS)/cosign: hack/tools/cosign/go.sum
 	@hack/tools/build cosign github.com/sigstore/cosign/v3/cmd/cosign $@ '3 min'
+# Without the service discoveries: clouds' client libraries are most of the program.
+$(TOOLS)/prometheus: hack/tools/prometheus/go.sum
+	@hack/tools/build prometheus github.com/prometheus/prometheus/cmd/prometheus $@ '2 min' remove_all_sd
 $(TOOLS)/controller-gen: hack/tools/codegen/go.sum
 	@hack/tools/build codegen sigs.k8s.io/controller-tools/cmd/controller-gen $@ '30 s'
 $(TOOLS)/staticcheck: hack/tools/lint/go.sum

@@ -267,6 +267,30 @@ const (
 	CanaryMeasurements = 3
 )
 
+// Bounds on what Prometheus is asked.
+const (
+	// PrometheusQuery is how long Prometheus may evaluate one query; it is told so. Usual
+	// ones take some ms, and Prometheus's own limit is two minutes.
+	PrometheusQuery = 5 * time.Second
+	// PrometheusCall is for one query from waiting for its turn to the end of its answer,
+	// and for all of one Workload, since they run side by side.
+	PrometheusCall = 7 * time.Second
+	// PrometheusParallel is how many queries run at a time, for all Workloads: those of one
+	// with the most metrics.
+	PrometheusParallel = 10
+	// PrometheusSeries is how many series of an answer Prometheus is asked to send. One is
+	// wanted, and a second tells that the query does not aggregate.
+	PrometheusSeries = 2
+	// PrometheusAnswerBytes is the largest answer that is read. One sample with thirty
+	// labels is 3 KiB; a Prometheus that does not know the limit on series may send more.
+	PrometheusAnswerBytes = 1 << 20
+	// PrometheusWarnings is how many warnings of one answer are kept.
+	PrometheusWarnings = 3
+	// PrometheusNoteBytes is how long an error or a warning of Prometheus may be. With ten
+	// metrics and all warnings, a status is 12 KiB larger.
+	PrometheusNoteBytes = 300
+)
+
 // Bounds on status.
 const (
 	// StatusFindings is how many violations and drift changes a status holds.

@@ -1,6 +1,6 @@
 // Package testkit holds the real things that tests, the demo and the lab stand on: a
 // registry in memory, images that have the same digest everywhere, keys and signatures
-// made by cosign's own code. Nothing here imports testing.
+// made by cosign's own code, a Prometheus. Nothing here imports testing.
 package testkit
 
 import (
