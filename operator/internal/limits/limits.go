@@ -10,8 +10,17 @@ import "time"
 const (
 	// ManifestBytes is the largest manifest or index that is read.
 	ManifestBytes = 4 << 20
-	// SignatureBlobBytes is the largest signature payload or bundle that is read.
+	// SignatureBlobBytes is the largest signature payload that is read, and the largest
+	// bundle where no attestation is asked for.
 	SignatureBlobBytes = 1 << 20
+	// AttestationBytes is the largest bundle or envelope that may hold an attestation. The
+	// statement in it is in base64, four bytes for three: 16 MiB become 21.3 MiB. 1 MiB is
+	// left for envelope, certificate, log entry and timestamp, which take 12 KiB.
+	AttestationBytes = (StatementBytes+2)/3*4 + SignatureBlobBytes
+	// EvidenceBytes is how much is read of all signatures and attestations of one image,
+	// the smallest first: two of the largest attestations take 44.7 MiB, which leaves 3.3
+	// MiB for signatures. The images of an index share as much once more.
+	EvidenceBytes = 48 << 20
 	// SignatureAnnotationBytes is the longest certificate, chain, log entry or timestamp
 	// in a layer's annotations: a chain of three certificates is 4 KiB, a timestamp with
 	// its chain 8 KiB.
@@ -166,9 +175,13 @@ const (
 
 // Bounds on what is kept in memory.
 const (
-	// CacheBytes is for all that is kept from registries: 14 KiB for an image with one
-	// bundle, so that this is for 4000 images.
+	// CacheBytes is for all that is kept from registries but large attestations: 14 KiB for
+	// an image with one bundle, so that this is for 4000 images.
 	CacheBytes = 64 << 20
+	// CacheLargeBytes is for attestations of more than SignatureBlobBytes, which must not
+	// drive out the rest: two of the largest, or nine SBOMs of 5 MiB. What it has no room
+	// for is read again on each look.
+	CacheLargeBytes = 48 << 20
 	// CacheTTL is how long it is kept which signatures an image has, where they were what
 	// was needed. A signature that is removed from the registry is noticed after this.
 	CacheTTL = 5 * time.Minute

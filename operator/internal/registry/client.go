@@ -55,7 +55,8 @@ type Client struct {
 	// secret keys the ids that stand for credentials, so that they mean nothing outside
 	// this process.
 	secret []byte
-	found  *memory
+	// found has what was read; large has attestations of more than SignatureBlobBytes.
+	found, large *memory
 	// mu makes one of each of what follows.
 	mu       sync.Mutex
 	sessions *cache.LRUExpireCache
@@ -87,7 +88,8 @@ func New(options Options) *Client {
 		now:       now,
 		timer:     timer,
 		secret:    secret,
-		found:     newMemory(limits.CacheBytes, now),
+		found:     newMemory(limits.CacheBytes, limits.CacheBytes/8, now),
+		large:     newMemory(limits.CacheLargeBytes, limits.CacheLargeBytes/2, now),
 		sessions:  cache.NewLRUExpireCacheWithClock(limits.RegistrySessions, now),
 		hosts:     cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
 		accounts:  cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/redact"
 )
@@ -191,6 +192,17 @@ func bundlePredicate(raw []byte) string {
 		}
 	}
 	return ""
+}
+
+// predicateIn is the predicate type of the statement in content of a format.
+func predicateIn(format gate.SignatureFormat, raw []byte) string {
+	switch format {
+	case gate.FormatBundle:
+		return bundlePredicate(raw)
+	case gate.FormatAttestationTag:
+		return envelopePredicate(raw)
+	}
+	return predicateSign
 }
 
 // looksLikeBundle says whether a media or artifact type is that of sigstore bundles, of

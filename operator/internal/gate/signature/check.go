@@ -130,10 +130,10 @@ func (r *run) verify(image *gate.Image, rule gate.ImageRule) {
 	case rule.ByChildren && len(image.Children) > 0:
 		r.children(&j)
 	default:
-		r.signatures(&j, held.signatures)
+		r.signatures(&j, &held)
 	}
 	for _, a := range rule.Attestations {
-		r.attestation(&j, a, held.attestations)
+		r.attestation(&j, a, &held)
 	}
 	if r.ctx.Err() != nil {
 		r.undecided(image, "verifying signatures took too long", "remove signatures that nobody needs from the registry, or authorities from the rule")
@@ -143,17 +143,24 @@ func (r *run) verify(image *gate.Image, rule gate.ImageRule) {
 }
 
 // signatures of the image itself.
-func (r *run) signatures(j *judgement, held []*stored) {
-	t := r.count(j.rule, held, j.digest)
+func (r *run) signatures(j *judgement, held *evidence) {
+	j.authorities, j.identities = r.signed(j, held, "image", j.digest)
+}
+
+// signed says by whom what, the image or a child of an index, is signed; none where that
+// does not satisfy the rule.
+func (r *run) signed(j *judgement, held *evidence, what string, d digest) (authorities, identities []string) {
+	t := r.count(j.rule, held, d)
 	j.warnings = append(j.warnings, t.warnings...)
 	switch {
 	case t.satisfies(j.rule):
-		j.authorities, j.identities = t.accepted, t.identities
+		return t.accepted, t.identities
 	case t.couldSatisfy(j.rule):
-		j.undecided = append(j.undecided, r.unusable(t.unknown))
+		j.undecided = append(j.undecided, r.unsettled(t))
 	default:
-		j.deny = append(j.deny, t.said(j, "image", len(held), j.digest))
+		j.deny = append(j.deny, t.said(j, what, len(held.signatures), d))
 	}
+	return nil, nil
 }
 
 // children holds every image of an index to the rule, and not the index: its digest is
@@ -167,25 +174,24 @@ func (r *run) children(j *judgement) {
 			j.undecided = append(j.undecided, said{message: what + " cannot be verified: " + err.Error(), remedy: "try again; if it stays, build the index anew"})
 			continue
 		}
-		held := readEvidence(r.ctx, c.Signatures).signatures
-		t := r.count(j.rule, held, d)
-		j.warnings = append(j.warnings, t.warnings...)
-		switch {
-		case t.satisfies(j.rule):
-			j.authorities, j.identities = append(j.authorities, t.accepted...), append(j.identities, t.identities...)
-		case t.couldSatisfy(j.rule):
-			j.undecided = append(j.undecided, r.unusable(t.unknown))
-		default:
-			j.deny = append(j.deny, t.said(j, what, len(held), d))
-		}
+		held := readEvidence(r.ctx, c.Signatures)
+		authorities, identities := r.signed(j, &held, what, d)
+		j.authorities, j.identities = append(j.authorities, authorities...), append(j.identities, identities...)
 	}
 }
 
-func (r *run) unusable(authorities []string) said {
-	return said{
-		message: strings.Join(authorities, "; "),
-		remedy:  "make it readable and correct, see spec.images of gate " + r.in.Gate.Name,
+// unsettled says what keeps the decision from being made: keys that cannot be used, and
+// what may be asked for and was not read.
+func (r *run) unsettled(t tally) said {
+	reasons, remedies := slices.Clone(t.unknown), []string{}
+	if len(reasons) > 0 {
+		remedies = append(remedies, "make it readable and correct, see spec.images of gate "+r.in.Gate.Name)
 	}
+	if len(t.unread) > 0 {
+		reasons = append(reasons, "what may be asked for is not read: "+shown(t.unread))
+		remedies = append(remedies, "remove it from the repository, or store less in its place")
+	}
+	return said{message: strings.Join(reasons, "; "), remedy: strings.Join(remedies, "; ")}
 }
 
 // said of what, an image or a child of an index, that does not satisfy the rule.

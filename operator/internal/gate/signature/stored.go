@@ -68,6 +68,21 @@ func (s *stored) isSignature() bool {
 type evidence struct {
 	signatures   []*stored
 	attestations []*stored
+	// unread may be either.
+	unread []gate.Unread
+}
+
+// unreadOf are the reasons why things that may be of a predicate type were not read. It
+// takes their labels at their word: who labels his own evidence as something else hides
+// it, which he could as well not have stored.
+func (e *evidence) unreadOf(predicateType string) []string {
+	var reasons []string
+	for _, u := range e.unread {
+		if u.Predicate == "" || u.Predicate == predicateType {
+			reasons = append(reasons, u.Reason)
+		}
+	}
+	return sorted(reasons)
 }
 
 // readEvidence reads what the registry holds. What cannot be read is kept as something
@@ -86,6 +101,10 @@ func readEvidence(ctx context.Context, lists ...[]gate.Signature) evidence {
 				return e
 			}
 			r := &list[i]
+			if r.Unread != nil {
+				e.unread = append(e.unread, *r.Unread)
+				continue
+			}
 			if r.Format == gate.FormatBundle {
 				sum := sha256.Sum256(r.Bundle)
 				if bundles[sum] {
@@ -141,9 +160,8 @@ func (s *stored) read(r *gate.Signature) error {
 }
 
 func (s *stored) readBundle(raw []byte) error {
-	// The payload is in base64, with a few KiB of certificate and log entry around it.
-	if len(raw) > 2*limits.StatementBytes {
-		return fmt.Errorf("the bundle is larger than a statement may be (limits.StatementBytes)")
+	if len(raw) > limits.AttestationBytes {
+		return fmt.Errorf("the bundle has more than %d bytes (limits.AttestationBytes)", limits.AttestationBytes)
 	}
 	var b bundle.Bundle
 	if err := b.UnmarshalJSON(raw); err != nil {
@@ -200,8 +218,8 @@ func (s *stored) readClaim(r *gate.Signature) error {
 }
 
 func (s *stored) readEnvelope(r *gate.Signature) error {
-	if len(r.Payload) > 2*limits.StatementBytes {
-		return fmt.Errorf("the envelope is larger than a statement may be (limits.StatementBytes)")
+	if len(r.Payload) > limits.AttestationBytes {
+		return fmt.Errorf("the envelope has more than %d bytes (limits.AttestationBytes)", limits.AttestationBytes)
 	}
 	if err := checkJSON(r.Payload, everywhere); err != nil {
 		return fmt.Errorf("reading the envelope: %w", err)

@@ -6,6 +6,8 @@ import (
 	"sort"
 	"strings"
 
+	cosigntypes "github.com/sigstore/cosign/v2/pkg/types"
+
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 )
 
@@ -96,6 +98,8 @@ type tally struct {
 	missing  []string
 	// unknown says of which authorities key or identity cannot be used, and why.
 	unknown []string
+	// unread says of what may be asked for why it was not read.
+	unread []string
 	// reasons why signatures were refused.
 	reasons []string
 	// identities of the certificates that were accepted.
@@ -103,8 +107,6 @@ type tally struct {
 	warnings   []warning
 	// signers is how many different ones the accepting authorities stand for.
 	signers int
-	// maybe are the authorities that are not known to have refused.
-	maybe int
 	// keyless says that an authority is missing that is an identity; keyed, a key.
 	keyless, keyed bool
 }
@@ -112,16 +114,15 @@ type tally struct {
 // warning says that an authority was accepted without something.
 type warning struct{ authority, lacks string }
 
-func (r *run) count(rule gate.ImageRule, held []*stored, d digest) tally {
-	var t tally
+func (r *run) count(rule gate.ImageRule, held *evidence, d digest) tally {
+	t := tally{unread: held.unreadOf(cosigntypes.CosignSignPredicateType)}
 	var signers []map[string]bool
 	names := authorityNames(rule.Authorities)
 	for i, a := range rule.Authorities {
-		o := r.ask(names[i], a, held, d)
+		o := r.ask(names[i], a, held.signatures, d)
 		switch {
 		case o.unusable != nil:
 			t.unknown = append(t.unknown, o.unusable.Error())
-			t.maybe++
 		case len(o.accepted) > 0:
 			t.accepted = append(t.accepted, o.name)
 			signers = append(signers, o.signers())
@@ -221,14 +222,15 @@ func (t tally) satisfies(rule gate.ImageRule) bool {
 	return t.signers >= needed(rule)
 }
 
+// couldSatisfy says whether what is not known could make up for what is missing: each
+// authority that could not be asked may have signed, and each thing that was not read may
+// be a signature, of one signer, that one more authority accepts.
 func (t tally) couldSatisfy(rule gate.ImageRule) bool {
-	if t.maybe == 0 {
-		return false
-	}
+	open := len(t.unknown) + len(t.unread)
 	if rule.Require.All {
-		return len(t.missing) == 0
+		return open > 0 && len(rule.Authorities) > 0 && len(t.missing) <= len(t.unread)
 	}
-	return t.signers+t.maybe >= needed(rule)
+	return open > 0 && min(t.signers+open, len(rule.Authorities)) >= needed(rule)
 }
 
 // complaint about what, "image" or a child of an index.
@@ -270,6 +272,15 @@ func list(names []string, last string) string {
 func sorted(names []string) []string {
 	sort.Strings(names)
 	return slices.Compact(names)
+}
+
+// shown is the first of many reasons, and how many more there are.
+func shown(reasons []string) string {
+	more := ""
+	if n := len(reasons) - shownReasons; n > 0 {
+		more = fmt.Sprintf("; and %d more", n)
+	}
+	return strings.Join(reasons[:min(len(reasons), shownReasons)], "; ") + more
 }
 
 // because is the reasons in words, empty if there are none.
