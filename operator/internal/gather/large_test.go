@@ -155,3 +155,37 @@ func first(errs ...error) error {
 	}
 	return nil
 }
+
+// Its author's newest scan is fetched and counts also where nobody can tell its type.
+func TestJudge_AScanThatCannotBeRead(t *testing.T) {
+	statement := func(s *stand, more string) []byte {
+		return []byte(`{"_type":"https://in-toto.io/Statement/v1","subject":[{"digest":{"sha256":"` + strings.TrimPrefix(s.digest, "sha256:") + `"}}],"predicateType":"` + vuln + `"` + more + `}`)
+	}
+	for name, more := range map[string]string{
+		"deep nesting":     `,"predicate":` + strings.Repeat("[", 500) + strings.Repeat("]", 500),
+		"nobody's nesting": `,"predicate":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000),
+		"a type twice":     `,"predicateType":"` + sbom + `"`,
+		"over the limit":   `,"predicate":"` + strings.Repeat("x", limits.StatementBytes) + `"`,
+	} {
+		for by, want := range map[string]gate.Outcome{"its author": gate.OutcomeError, "a stranger": gate.OutcomeAllow} {
+			t.Run(name+" by "+by, func(t *testing.T) {
+				s := newStand(t)
+				s.demand(vuln, "")
+				s.files.GateList[0].Spec.Images[0].Require = &intstr.IntOrString{Type: intstr.String, StrVal: "none"}
+				signer := s.key
+				if by == "a stranger" {
+					signer = s.other
+				}
+				bundle, err := signer.SignPayload("application/vnd.in-toto+json", statement(s, more))
+				err = first(err, inBundle(s, s.key, vuln, map[string]any{}), testkit.StoreBundle(s.repository(), s.digest, bundle, vuln))
+				if err != nil {
+					t.Fatal(err)
+				}
+				j := s.judge(workload(s.image("signed")), nil)
+				if got := j.Verdicts[0].Outcome; got != want || want == gate.OutcomeError && !strings.Contains(findings(j), "cannot be read") {
+					t.Errorf("%s: %s", got, findings(j))
+				}
+			})
+		}
+	}
+}

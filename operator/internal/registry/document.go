@@ -153,7 +153,6 @@ func (d descriptor) isBuildAttestation(all []descriptor) bool {
 // is no such statement. It is for sorting only: nothing is verified, and who verifies
 // looks again. Keys are taken to the letter, unlike encoding/json does by default.
 func predicateOf(envelope map[string]json.RawMessage) string {
-	var payload []byte
 	var encoded string
 	if json.Unmarshal(envelope["payload"], &encoded) != nil {
 		return ""
@@ -162,12 +161,7 @@ func predicateOf(envelope map[string]json.RawMessage) string {
 	if err != nil {
 		return ""
 	}
-	var statement map[string]json.RawMessage
-	var predicate string
-	if json.Unmarshal(payload, &statement) != nil || json.Unmarshal(statement["predicateType"], &predicate) != nil {
-		return ""
-	}
-	return predicate
+	return gate.PredicateType(payload)
 }
 
 // envelopePredicate is predicateOf for an envelope's JSON.

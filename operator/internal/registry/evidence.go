@@ -195,14 +195,12 @@ func (l *look) pieces() []piece {
 
 // sorted are the signatures and the attestations that are wanted. A bundle without a
 // statement that can be read goes with the signatures, and an envelope with the
-// attestations: who verifies shall see and name it. A bundle that was not read goes where
-// either may be asked for.
+// attestations, or where alone something is wanted: who verifies shall see and name it.
 func (l *look) sorted() (signatures, attestations []gate.Signature) {
 	for _, p := range l.pieces() {
 		envelope := p.signature.Format == gate.FormatAttestationTag
-		either := p.predicate == "" && p.signature.Unread != nil && len(l.want.Predicates) > 0
 		switch {
-		case slices.Contains(l.want.Predicates, p.predicate) || p.predicate == "" && envelope || either:
+		case slices.Contains(l.want.Predicates, p.predicate) || p.predicate == "" && (envelope || !l.want.Signatures):
 			attestations = append(attestations, p.signature)
 		case l.want.Signatures && !envelope && (p.predicate == predicateSign || p.predicate == ""):
 			signatures = append(signatures, p.signature)

@@ -62,7 +62,7 @@ func TestClient_ReadsTheSmallestFirst(t *testing.T) {
 	ok(t, attestBundle(s))
 	found, err := New(Options{}).Evidence(t.Context(), s.repository, s.digest, gate.Want{Predicates: []string{provenance}}, func(e Evidence) bool { return true }, nil)
 	ok(t, err)
-	if n := strings.Count(reasons(found.Attestations), "(limits.EvidenceBytes)"); n != 1 || len(found.Attestations) != 2 {
+	if n := strings.Count(reasons(found.Attestations), "(limits.EvidenceBytes)"); n != 1 || len(found.Attestations) != 5 {
 		t.Errorf("%d of %d are not read: %s", n, len(found.Attestations), reasons(found.Attestations))
 	}
 	s = newShop(t, testkit.RegistryOptions{Referrers: true})
@@ -70,7 +70,7 @@ func TestClient_ReadsTheSmallestFirst(t *testing.T) {
 	s.storeLarge(t, 22<<20, 22<<20, 3<<20)
 	found, err = New(Options{}).Evidence(t.Context(), s.repository, s.digest, gate.Want{Predicates: []string{provenance}}, nil, nil)
 	ok(t, err)
-	if len(found.Attestations) != 1 || reasons(found.Attestations) != "" {
+	if len(found.Attestations) != 4 || reasons(found.Attestations) != "" {
 		t.Errorf("what stands under .att is not read beside 47 MiB: %s", reasons(found.Attestations))
 	}
 }

@@ -45,6 +45,7 @@ func (r *run) attestation(j *judgement, a gate.AttestationRule, held *evidence) 
 	d.found, d.rest, d.tally = r.attestedBy(j, a, ofType)
 	d.unread = held.unreadOf(a.PredicateType)
 	if isScan(a.PredicateType) {
+		d.unreadable = r.unreadableBy(j, a, held.unreadable)
 		r.newestPasses(j, d)
 	} else {
 		r.onePasses(j, d)
@@ -59,6 +60,8 @@ type demanded struct {
 	held int
 	// found are by the demand's authorities.
 	found []attested
+	// unreadable says which scans of theirs cannot be read, and why.
+	unreadable []string
 	// rest are about the image, and by an authority whose key cannot be used, if by any.
 	rest []*stored
 }
@@ -101,6 +104,29 @@ func (r *run) attestedBy(j *judgement, a gate.AttestationRule, ofType []*stored)
 		}
 	}
 	return found, rest, t
+}
+
+// unreadableBy says of statements that cannot be read and seem to be of the type which
+// are by the demand's authorities, or may be by one that cannot be asked. That is told
+// from the envelope alone: what they are about is not known.
+func (r *run) unreadableBy(j *judgement, a gate.AttestationRule, held []*stored) []string {
+	var reasons []string
+	names := authorityNames(j.rule.Authorities)
+	for i, authority := range j.rule.Authorities {
+		if len(a.Authorities) > 0 && !slices.Contains(a.Authorities, names[i]) {
+			continue
+		}
+		v, unusable := r.verifier(authority)
+		for _, s := range held {
+			if r.ctx.Err() != nil || s.hint != "" && s.hint != a.PredicateType {
+				continue
+			}
+			if unusable != nil || v.signed(r.ctx, s) {
+				reasons = append(reasons, fmt.Sprintf("one by authority %s cannot be read (%v)", names[i], s.unreadable))
+			}
+		}
+	}
+	return sorted(reasons)
 }
 
 // unattested says that no authority made a statement of the type.
@@ -187,6 +213,12 @@ func (r *run) newestPasses(j *judgement, d demanded) {
 	case len(d.unread)+len(d.rest) > 0:
 		// Any of them may be a newer one that finds something.
 		j.undecided = append(j.undecided, r.unsettled(d.tally))
+	case len(d.unreadable) > 0:
+		// So may these. They never pass, so that they cannot stand in for one that does not.
+		j.undecided = append(j.undecided, said{
+			message: fmt.Sprintf("attestation of type %s may be newer than those that can be read: %s", d.PredicateType, shown(d.unreadable)),
+			remedy:  "correct what writes it, attest anew, and remove the one that cannot be read from the repository",
+		})
 	default:
 		for _, at := range newest {
 			j.pass(d.AttestationRule, at)

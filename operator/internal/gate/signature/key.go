@@ -102,20 +102,27 @@ func newKey(text string) (*key, error) {
 // accepts says whether the key made this signature or attestation. What else came with
 // it does not matter: the key is enough.
 func (k *key) accepts(_ context.Context, s *stored, image digest) (acceptance, error) {
-	switch {
-	case s.problem != nil:
-		return acceptance{}, s.problem
-	case !s.keyed:
-		return acceptance{}, errors.New("it is signed with a certificate and not with a key")
+	if err := s.cannotBeAccepted(); err != nil {
+		return acceptance{}, err
 	}
-	err := guarded(func() error {
-		_, err := k.verifier.Verify(view{stored: s, by: byKey{}}, verify.NewPolicy(artifactOf(s, image), verify.WithKey()))
-		return err
-	})
-	if err != nil {
+	if err := k.verify(s, artifactOf(s, image)); err != nil {
 		return acceptance{}, err
 	}
 	return acceptance{signer: k.id}, s.concerns(image)
+}
+
+func (k *key) signed(_ context.Context, s *stored) bool {
+	return k.verify(s, verify.WithoutArtifactUnsafe()) == nil
+}
+
+func (k *key) verify(s *stored, artifact verify.ArtifactPolicyOption) error {
+	if !s.keyed {
+		return errors.New("it is signed with a certificate and not with a key")
+	}
+	return guarded(func() error {
+		_, err := k.verifier.Verify(view{stored: s, by: byKey{}}, verify.NewPolicy(artifact, verify.WithKey()))
+		return err
+	})
 }
 
 // verifiersOf lists the schemes that cosign's versions sign with under one kind of key:

@@ -2,6 +2,7 @@ package signature
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -54,6 +55,15 @@ type stored struct {
 	uncertified error
 	// problem says why nobody can accept it.
 	problem error
+	// unreadable says why the statement in the envelope cannot be read. Whose it is can be
+	// told all the same; hint is the type that it seems to be of, "" where that is not clear.
+	unreadable error
+	hint       string
+}
+
+// cannotBeAccepted says why not, before anything is verified.
+func (s *stored) cannotBeAccepted() error {
+	return cmp.Or(s.problem, s.unreadable)
 }
 
 // isSignature holds for a claim and for a statement with cosign's predicate for image
@@ -68,6 +78,8 @@ func (s *stored) isSignature() bool {
 type evidence struct {
 	signatures   []*stored
 	attestations []*stored
+	// unreadable are envelopes around statements that cannot be read.
+	unreadable []*stored
 	// unread may be either.
 	unread []gate.Unread
 }
@@ -129,7 +141,10 @@ func (e *evidence) add(r *gate.Signature) {
 	case err != nil:
 		s = &stored{problem: err}
 	}
-	if s.isSignature() || err != nil && r.Format != gate.FormatAttestationTag {
+	if s.unreadable != nil {
+		e.unreadable = append(e.unreadable, s)
+	}
+	if broken := s.problem != nil || s.unreadable != nil; s.isSignature() || broken && r.Format != gate.FormatAttestationTag {
 		e.signatures = append(e.signatures, s)
 	} else {
 		e.attestations = append(e.attestations, s)
@@ -253,14 +268,17 @@ func (s *stored) setEnvelope(payload []byte, kind string, sigs []dsse.Signature)
 	if err != nil {
 		return errors.New("the envelope's signature is not base64")
 	}
-	if s.statement, err = readStatement(payload); err != nil {
-		return err
-	}
 	s.payload = payload
-	s.content = &envelope{
+	content := &envelope{
 		raw:       &dsse.Envelope{PayloadType: kind, Payload: base64.StdEncoding.EncodeToString(payload), Signatures: sigs},
-		signature: signature, statement: s.statement.verified,
+		signature: signature,
 	}
+	s.content = content
+	if s.statement, s.unreadable = readStatement(payload); s.unreadable != nil {
+		s.hint = gate.PredicateType(payload)
+		return nil
+	}
+	content.statement = s.statement.verified
 	return nil
 }
 

@@ -1,9 +1,12 @@
 package signature
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
@@ -135,4 +138,74 @@ func TestCheck_SignaturesThatWereNotReadCountWhereTheyCouldMakeUp(t *testing.T) 
 			t.Error(diff)
 		}
 	})
+}
+
+// A scan that its author signed and that cannot be read may be the newest, and may have
+// found something.
+func TestCheck_AScanThatCannotBeReadIsNotOutvotedByAnOlderOne(t *testing.T) {
+	hex := strings.TrimPrefix(webDigest, "sha256:")
+	statement := func(predicateType, more string) string {
+		return `{"_type":"` + statementV1 + `","subject":[{"digest":{"sha256":"` + hex + `"}}],"predicateType":"` + predicateType + `"` + more + `}`
+	}
+	texts := map[string]string{
+		"a name twice":            statement(vuln, `,"predicate":{"a":1,"a":2}`),
+		"deep nesting":            statement(vuln, `,"predicate":`+strings.Repeat("[", 200)+strings.Repeat("]", 200)),
+		"over the limit":          statement(vuln, `,"predicate":"`+strings.Repeat("x", limits.StatementBytes)+`"`),
+		"a type twice":            statement(vuln, `,"predicateType":"`+provenance+`"`),
+		"a type in other case":    strings.Replace(statement(vuln, ""), "predicateType", "PredicateType", 1),
+		"nesting beyond any type": strings.Repeat("[", 20000) + strings.Repeat("]", 20000),
+	}
+	good := judged{Outcome: gate.ImageVerified, Authority: "key-0", Attestations: []string{vuln}}
+	older, failed := keyStatement(t, keys()[0], false, webDigest, vuln, scan("2026-01-01T00:00:00Z")), keyStatement(t, keys()[0], false, webDigest, vuln, scan("2026-01-01T00:00:00Z", "CVE-1"))
+	rule := demanding([]gate.Authority{authority(0)}, demand(vuln, noCritical))
+	for title, text := range texts {
+		for _, tag := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, tag %v", title, tag), func(t *testing.T) {
+				broken := signedPayload(t, tag, statementMediaType, text)
+				got := judge(t, withAttestations(input(rule), older, broken))
+				if got.Outcome != gate.ImageError || len(got.Undecided) != 1 || !strings.Contains(got.Undecided[0], "may be newer than those that can be read: one by authority key-0 cannot be read (") {
+					t.Errorf("beside one that passes: %+v", got)
+				}
+				if got := judge(t, withAttestations(input(rule), failed, broken)); got.Outcome != gate.ImageUntrusted || len(got.Deny) != 1 || !strings.Contains(got.Deny[0], "CVE-1") {
+					t.Errorf("beside one that fails: %+v", got)
+				}
+				if got := judge(t, withAttestations(input(rule), broken)); got.Outcome == gate.ImageVerified || got.Outcome == gate.ImageError {
+					t.Errorf("alone: %+v", got)
+				}
+				theirs := rule
+				theirs.Authorities = []gate.Authority{authority(1)}
+				if diff := judge(t, withAttestations(input(theirs), keyStatement(t, keys()[1], tag, webDigest, vuln, scan("")), broken)).diff(judged{Outcome: gate.ImageVerified, Authority: "key-1", Attestations: []string{vuln}}); diff != "" {
+					t.Errorf("by a stranger: %s", diff)
+				}
+			})
+		}
+	}
+	other := signedPayload(t, false, statementMediaType, statement(provenance, `,"predicate":{"a":1,"a":2}`))
+	if diff := judge(t, withAttestations(input(rule), older, other)).diff(good); diff != "" {
+		t.Errorf("of another type: %s", diff)
+	}
+	build := demanding([]gate.Authority{authority(0)}, demand(provenance, ""))
+	if got := judge(t, withAttestations(input(build), keyStatement(t, keys()[0], true, webDigest, provenance, nil), other)); got.Outcome != gate.ImageVerified {
+		t.Errorf("where one that passes is enough: %+v", got)
+	}
+	broken := signedPayload(t, false, statementMediaType, texts["a name twice"])
+	rule.Authorities = append([]gate.Authority{{Name: "gone", Unavailable: "not there"}}, authority(1), authority(2))
+	if got := judge(t, withAttestations(input(rule), keyStatement(t, keys()[1], false, webDigest, vuln, scan("")), broken)); got.Outcome != gate.ImageError || !strings.Contains(strings.Join(got.Undecided, ""), "one by authority gone cannot be read") {
+		t.Errorf("by one whose key is gone, perhaps: %+v", got)
+	}
+}
+
+func TestCheck_AnIdentitysScanThatCannotBeReadIsNotOutvoted(t *testing.T) {
+	text := `{"_type":"` + statementV1 + `","subject":[],"predicateType":"` + vuln + `","predicate":{"a":1,"a":2}}`
+	for _, by := range []testkit.Identity{ci(), person("bob@example.com", ciIssuer)} {
+		broken := gate.Signature{Format: gate.FormatBundle, Bundle: must[[]byte](t)(sigstores()[0].SignPayload(by, statementMediaType, []byte(text)))}
+		in := withAttestations(input(demanding([]gate.Authority{keylessCI(t, nil)}, demand(vuln, ""))), statementBy(t, ci(), false, webDigest, vuln, scan("")), broken)
+		want := gate.ImageVerified
+		if by.Subject == ciSubject {
+			want = gate.ImageError
+		}
+		if got := judge(t, in); got.Outcome != want {
+			t.Errorf("by %s: %+v", by.Subject, got)
+		}
+	}
 }
