@@ -419,6 +419,19 @@ func TestValidateGate(t *testing.T) {
 		"one name for two authorities": {func(g *v1beta1.Gate) {
 			g.Spec.Images[0].Authorities = append(g.Spec.Images[0].Authorities, g.Spec.Images[0].Authorities[0])
 		}, []string{"spec.images[0].authorities[1].name"}},
+		"one key under two names": {func(g *v1beta1.Gate) {
+			twin := v1beta1.Authority{Name: "twin", Key: &v1beta1.PublicKey{Inline: "\n" + strings.ReplaceAll(g.Spec.Images[0].Authorities[0].Key.Inline, "\n", "\r\n")}}
+			g.Spec.Images[0].Authorities = append(g.Spec.Images[0].Authorities, twin)
+		}, []string{"spec.images[0].authorities[1].key.inline", "authority twin has the same key as authority release-key"}},
+		"two keys": {func(g *v1beta1.Gate) {
+			keys, _ := twoKeys()
+			g.Spec.Images[0].Authorities = append(g.Spec.Images[0].Authorities, v1beta1.Authority{Name: "other", Key: &v1beta1.PublicKey{Inline: keys[1].PublicPEM}})
+		}, nil},
+		"one key in two rules": {func(g *v1beta1.Gate) {
+			other := *g.Spec.Images[0].DeepCopy()
+			other.Match += "/other"
+			g.Spec.Images = append(g.Spec.Images, other)
+		}, nil},
 		"a selector that is none": {func(g *v1beta1.Gate) {
 			g.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": ""}}
 		}, []string{"spec.match", "objectSelector"}},
@@ -435,6 +448,9 @@ func TestValidateGate(t *testing.T) {
 				if !strings.Contains(errs.ToAggregate().Error(), want) {
 					t.Errorf("%q is not said: %v", want, errs)
 				}
+			}
+			if len(errs) > 0 && strings.Contains(errs.ToAggregate().Error(), strings.Split(s.key.PublicPEM, "\n")[1]) {
+				t.Error("a key is shown")
 			}
 			if len(errs) > 0 && strings.Contains(errs.ToAggregate().Error(), "top secret") {
 				t.Error("a key that may be a private one is shown")

@@ -196,6 +196,12 @@ func (r *run) unsettled(t tally) said {
 
 // said of what, an image or a child of an index, that does not satisfy the rule.
 func (t tally) said(j *judgement, what string, held int, d digest) said {
+	if j.rule.Require.All && len(t.missing) == 0 && len(t.shared) > 0 {
+		return said{
+			outcome: gate.ImageUntrusted, message: t.complaint(j.rule, what),
+			remedy: "have somebody else sign too, or give each of the authorities a key or an identity of its own",
+		}
+	}
 	command := signCommand(t.keyed || !t.keyless, j.image.Repository+"@"+d.text)
 	if held == 0 {
 		return said{outcome: gate.ImageUnsigned, message: t.complaint(j.rule, what), remedy: "sign it: " + command}

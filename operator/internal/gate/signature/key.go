@@ -95,8 +95,25 @@ func newKey(text string) (*key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the key cannot be used: %w", err)
 	}
-	block, _ := pem.Decode([]byte(text))
-	return &key{id: string(block.Bytes), verifier: verifier}, nil
+	id, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return nil, fmt.Errorf("the key cannot be used: %w", err)
+	}
+	return &key{id: string(id), verifier: verifier}, nil
+}
+
+// SameKey says whether two texts are one key, however each is written.
+func SameKey(a, b string) bool {
+	one, err := parsePublicKey(a)
+	if err != nil {
+		return false
+	}
+	other, err := parsePublicKey(b)
+	if err != nil {
+		return false
+	}
+	equal, ok := one.(interface{ Equal(crypto.PublicKey) bool })
+	return ok && equal.Equal(other)
 }
 
 // accepts says whether the key made this signature or attestation. What else came with

@@ -105,8 +105,10 @@ type tally struct {
 	// identities of the certificates that were accepted.
 	identities []string
 	warnings   []warning
-	// signers is how many different ones the accepting authorities stand for.
+	// signers is how many of the accepting authorities can have one each of its own.
 	signers int
+	// shared are authorities that stand for fewer signers than they are, if there are any.
+	shared []string
 	// keyless says that an authority is missing that is an identity; keyed, a key.
 	keyless, keyed bool
 }
@@ -134,7 +136,12 @@ func (r *run) count(rule gate.ImageRule, held *evidence, d digest) tally {
 			t.keyless, t.keyed = t.keyless || a.Keyless != nil, t.keyed || a.Keyless == nil
 		}
 	}
-	t.signers = distinct(signers)
+	var shared []int
+	t.signers, shared = distinct(signers)
+	for _, a := range shared {
+		t.shared = append(t.shared, t.accepted[a])
+	}
+	sort.Strings(t.shared)
 	sort.Strings(t.unknown)
 	t.accepted, t.missing, t.identities = sorted(t.accepted), sorted(t.missing), sorted(t.identities)
 	return t
@@ -186,8 +193,9 @@ func sortedIndexes(m map[int]acceptance) []int {
 
 // distinct is how many authorities can each be given a signer of its own: two with one
 // key, or two patterns that one person satisfies, count once. It is a maximum matching,
-// found by augmenting paths.
-func distinct(authorities []map[string]bool) int {
+// found by augmenting paths. Where it leaves one out, shared are that one and those with
+// which it would have to share: together they have fewer signers than they are.
+func distinct(authorities []map[string]bool) (n int, shared []int) {
 	taken := map[string]int{}
 	var place func(int, map[string]bool) bool
 	place = func(a int, tried map[string]bool) bool {
@@ -203,33 +211,40 @@ func distinct(authorities []map[string]bool) int {
 		}
 		return false
 	}
-	n := 0
 	for a := range authorities {
-		if place(a, map[string]bool{}) {
+		tried := map[string]bool{}
+		if place(a, tried) {
 			n++
+			continue
+		}
+		if shared == nil {
+			shared = append(shared, a)
+			for signer := range tried {
+				shared = append(shared, taken[signer])
+			}
 		}
 	}
-	return n
+	return n, shared
 }
 
-// needed is never zero: a rule without authorities accepts nothing.
-func needed(rule gate.ImageRule) int { return max(rule.Require.Count, 1) }
-
-func (t tally) satisfies(rule gate.ImageRule) bool {
+// needed is how many different signers a rule asks for: with "all" one for each of its
+// authorities. It is never zero: a rule without authorities accepts nothing.
+func needed(rule gate.ImageRule) int {
 	if rule.Require.All {
-		return len(t.accepted) > 0 && len(t.missing) == 0 && len(t.unknown) == 0
+		return max(len(rule.Authorities), 1)
 	}
-	return t.signers >= needed(rule)
+	return max(rule.Require.Count, 1)
 }
+
+// satisfies says whether there are enough signers. With "all", that each authority has
+// one of its own means that each has accepted.
+func (t tally) satisfies(rule gate.ImageRule) bool { return t.signers >= needed(rule) }
 
 // couldSatisfy says whether what is not known could make up for what is missing: each
 // authority that could not be asked may have signed, and each thing that was not read may
 // be a signature, of one signer, that one more authority accepts.
 func (t tally) couldSatisfy(rule gate.ImageRule) bool {
 	open := len(t.unknown) + len(t.unread)
-	if rule.Require.All {
-		return open > 0 && len(rule.Authorities) > 0 && len(t.missing) <= len(t.unread)
-	}
 	return open > 0 && min(t.signers+open, len(rule.Authorities)) >= needed(rule)
 }
 
@@ -238,6 +253,9 @@ func (t tally) complaint(rule gate.ImageRule, what string) string {
 	switch {
 	case len(rule.Authorities) == 0:
 		return fmt.Sprintf("rule %s names no authority, so that no signature can be accepted", rule.Match)
+	case rule.Require.All && len(t.missing) == 0 && len(t.shared) > 0:
+		return fmt.Sprintf("%s needs a signature of every authority, each by another signer, and %s are satisfied by %s alone",
+			what, list(t.shared, "and"), plural(len(t.shared)-1, "signer"))
 	case rule.Require.All && len(rule.Authorities) > 1:
 		return fmt.Sprintf("%s needs a signature of every authority, and has none of %s", what, list(t.missing, "and"))
 	case needed(rule) > 1:
