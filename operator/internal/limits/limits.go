@@ -182,6 +182,11 @@ const (
 	// drive out the rest: two of the largest, or nine SBOMs of 5 MiB. What it has no room
 	// for is read again on each look.
 	CacheLargeBytes = 48 << 20
+	// Verifications is for what was decided over images: at 1 KiB for one with an identity
+	// and two attestations, 8000 of them.
+	Verifications = 8 << 20
+	// VerificationBytes is the most that one of them takes; a longer one is made anew.
+	VerificationBytes = 16 << 10
 	// CacheTTL is how long it is kept which signatures an image has, where they were what
 	// was needed. A signature that is removed from the registry is noticed after this.
 	CacheTTL = 5 * time.Minute

@@ -280,7 +280,9 @@ func (r *run) objections(a gate.AttestationRule, s *statement) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	return policy.Evaluate(r.ctx, a.Policy, document)
+	denied, err := policy.Evaluate(r.ctx, a.Policy, document)
+	r.unsure = r.unsure || err != nil
+	return denied, err
 }
 
 func validatePolicy(module string) error {

@@ -10,16 +10,22 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
 const policyName = "signature"
 
-// Check implements gate.Check.
-type Check struct{}
+// Check implements gate.Check. What it decided it keeps, so that one is made for a process.
+type Check struct{ memo *memo }
 
 // New makes the check.
-func New() *Check { return &Check{} }
+func New() *Check { return &Check{memo: newMemo(limits.Verifications)} }
+
+// Collectors returns the check's metrics, for registration.
+func (c *Check) Collectors() []prometheus.Collector { return []prometheus.Collector{c.memo.asked} }
 
 // Needs says what the decision over an image takes of the registry; with false not even
 // its digest, and nothing has to be asked.
@@ -51,7 +57,7 @@ func Needed(cfg gate.Config, image gate.Image) bool {
 // older formats need not be looked for. It never is where a scan is asked for: the
 // newest one decides, and it may be in the format that was not looked at. Nor is it where
 // children count and none are known.
-func Enough(ctx context.Context, configs []gate.Config, image *gate.Image) bool {
+func (c *Check) Enough(ctx context.Context, configs []gate.Config, image *gate.Image) bool {
 	for _, cfg := range configs {
 		want, ok := Needs(cfg, *image)
 		if !ok {
@@ -60,7 +66,7 @@ func Enough(ctx context.Context, configs []gate.Config, image *gate.Image) bool 
 		if slices.ContainsFunc(want.Predicates, isScan) || want.Children && len(image.Children) == 0 {
 			return false
 		}
-		r := newRun(ctx, &gate.Input{Gate: cfg})
+		r := c.newRun(ctx, &gate.Input{Gate: cfg})
 		r.judge(image)
 		if len(r.findings.Deny)+len(r.findings.Undecided) > 0 {
 			return false
@@ -70,8 +76,8 @@ func Enough(ctx context.Context, configs []gate.Config, image *gate.Image) bool 
 }
 
 // Evaluate judges every image of the input.
-func (*Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
-	r := newRun(ctx, in)
+func (c *Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
+	r := c.newRun(ctx, in)
 	for i := range in.Images {
 		r.judge(&in.Images[i])
 	}
@@ -82,12 +88,15 @@ func (*Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
 type run struct {
 	ctx       context.Context
 	in        *gate.Input
+	memo      *memo
 	verifiers map[authorityID]readyVerifier
-	findings  gate.Findings
+	// unsure says that a policy failed, be it for lack of time.
+	unsure   bool
+	findings gate.Findings
 }
 
-func newRun(ctx context.Context, in *gate.Input) *run {
-	return &run{ctx: ctx, in: in, verifiers: map[authorityID]readyVerifier{}}
+func (c *Check) newRun(ctx context.Context, in *gate.Input) *run {
+	return &run{ctx: ctx, in: in, memo: c.memo, verifiers: map[authorityID]readyVerifier{}}
 }
 
 func (r *run) judge(image *gate.Image) {
@@ -123,23 +132,36 @@ func (r *run) verify(image *gate.Image, rule gate.ImageRule) {
 		r.undecided(image, "the image's digest is not known: "+err.Error(), "try again; if it stays, report it with the Gate and the image")
 		return
 	}
-	held := readEvidence(r.ctx, image.Signatures, image.Attestations)
 	j := judgement{image: image, rule: rule, digest: d}
-	switch {
-	case rule.Require.None:
-	case rule.ByChildren && len(image.Children) > 0:
-		r.children(&j)
-	default:
-		r.signatures(&j, &held)
-	}
-	for _, a := range rule.Attestations {
-		r.attestation(&j, a, &held)
+	key := keyOf(image, rule)
+	known := false
+	if j.reached, known = r.memo.get(key); !known {
+		r.reach(&j)
 	}
 	if r.ctx.Err() != nil {
 		r.undecided(image, "verifying signatures took too long", "remove signatures that nobody needs from the registry, or authorities from the rule")
 		return
 	}
+	if !known && !r.unsure && len(j.undecided) == 0 {
+		r.memo.put(key, j.reached)
+	}
 	r.conclude(&j)
+}
+
+// reach decides.
+func (r *run) reach(j *judgement) {
+	r.unsure = false
+	held := readEvidence(r.ctx, j.image.Signatures, j.image.Attestations)
+	switch {
+	case j.rule.Require.None:
+	case j.rule.ByChildren && len(j.image.Children) > 0:
+		r.children(j)
+	default:
+		r.signatures(j, &held)
+	}
+	for _, a := range j.rule.Attestations {
+		r.attestation(j, a, &held)
+	}
 }
 
 // signatures of the image itself.
