@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -282,14 +283,18 @@ func readBounded(resp *http.Response, r request) ([]byte, error) {
 	if resp.ContentLength > r.limit {
 		return nil, tooLarge
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, r.limit+1))
-	if err != nil {
+	var body bytes.Buffer
+	if resp.ContentLength > 0 {
+		// Made once in its size: a large attestation would be copied a dozen times.
+		body.Grow(int(resp.ContentLength) + bytes.MinRead)
+	}
+	if _, err := body.ReadFrom(io.LimitReader(resp.Body, r.limit+1)); err != nil {
 		return nil, fmt.Errorf("reading the answer: %w", err)
 	}
-	if int64(len(body)) > r.limit {
+	if int64(body.Len()) > r.limit {
 		return nil, tooLarge
 	}
-	return body, nil
+	return body.Bytes(), nil
 }
 
 // statusOf is the status that a request ended with, its login included, and 0 for none.
