@@ -49,6 +49,10 @@ const (
 	// RegistryHosts is how many registries are remembered, each with its state of health,
 	// and how many accounts at them.
 	RegistryHosts = 256
+	// RegistryCredentials is how many sets of credentials for one repository are tried in
+	// turn, where several pull Secrets have some. A login that is refused takes two
+	// requests, so that these are 16 until the last is known to do or not.
+	RegistryCredentials = 8
 	// RegistryConcurrency is how many requests to one registry run at a time, for all
 	// images: two images with all their requests.
 	RegistryConcurrency = 16

@@ -44,17 +44,19 @@ func (c *Client) Evidence(ctx context.Context, repository, digest string, want g
 	if !images.ValidDigest(digest) {
 		return Evidence{}, fmt.Errorf("reading signatures of %s: %q is not a digest", repository, digest)
 	}
-	s, err := c.target(ctx, repository, kc)
-	if err != nil {
-		return Evidence{}, err
-	}
+	return inTurn(ctx, c, repository, kc, func(s *session) (Evidence, error) {
+		return c.evidence(ctx, s, digest, want, enough)
+	})
+}
+
+func (c *Client) evidence(ctx context.Context, s *session, digest string, want gate.Want, enough func(Evidence) bool) (Evidence, error) {
 	v := &view{enough: enough}
 	v.image = v.lookAt(c, s, digest, want, limits.EvidenceBytes)
 	if v.recall(ctx) {
 		c.lookups.WithLabelValues("hit").Inc()
 		return v.evidence(), nil
 	}
-	err = v.read(ctx)
+	err := v.read(ctx)
 	result := "hit"
 	if v.asked.Load() {
 		result = "miss"
