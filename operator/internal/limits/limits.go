@@ -156,6 +156,10 @@ const (
 	// StatementBytes is the largest in-toto statement that is read. A scan report is some
 	// 100 KiB, the SBOM of a large image 5 MiB.
 	StatementBytes = 16 << 20
+	// LargeEvidence is how many bytes of evidence make its image one of which a process
+	// judges one at a time: 12 MiB of statement take 100 MiB while they are judged, and 160
+	// MiB with a policy, of the 512 MiB that the manager has.
+	LargeEvidence = 4 << 20
 	// StatementNesting is how deep a statement's JSON may nest; reports use a dozen levels.
 	StatementNesting = 128
 )

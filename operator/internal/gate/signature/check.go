@@ -19,10 +19,14 @@ import (
 const policyName = "signature"
 
 // Check implements gate.Check. What it decided it keeps, so that one is made for a process.
-type Check struct{ memo *memo }
+type Check struct {
+	memo *memo
+	// large is held while an image with much evidence is judged.
+	large chan struct{}
+}
 
 // New makes the check.
-func New() *Check { return &Check{memo: newMemo(limits.Verifications)} }
+func New() *Check { return &Check{memo: newMemo(limits.Verifications), large: make(chan struct{}, 1)} }
 
 // Collectors returns the check's metrics, for registration.
 func (c *Check) Collectors() []prometheus.Collector { return []prometheus.Collector{c.memo.asked} }
@@ -88,7 +92,7 @@ func (c *Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
 type run struct {
 	ctx       context.Context
 	in        *gate.Input
-	memo      *memo
+	check     *Check
 	verifiers map[authorityID]readyVerifier
 	// unsure says that a policy failed, be it for lack of time.
 	unsure   bool
@@ -96,7 +100,7 @@ type run struct {
 }
 
 func (c *Check) newRun(ctx context.Context, in *gate.Input) *run {
-	return &run{ctx: ctx, in: in, memo: c.memo, verifiers: map[authorityID]readyVerifier{}}
+	return &run{ctx: ctx, in: in, check: c, verifiers: map[authorityID]readyVerifier{}}
 }
 
 func (r *run) judge(image *gate.Image) {
@@ -133,9 +137,10 @@ func (r *run) verify(image *gate.Image, rule gate.ImageRule) {
 		return
 	}
 	j := judgement{image: image, rule: rule, digest: d}
+	defer r.check.enter(r.ctx, image)()
 	key := keyOf(image, rule)
 	known := false
-	if j.reached, known = r.memo.get(key); !known {
+	if j.reached, known = r.check.memo.get(key); !known {
 		r.reach(&j)
 	}
 	if r.ctx.Err() != nil {
@@ -143,9 +148,29 @@ func (r *run) verify(image *gate.Image, rule gate.ImageRule) {
 		return
 	}
 	if !known && !r.unsure && len(j.undecided) == 0 {
-		r.memo.put(key, j.reached)
+		r.check.memo.put(key, j.reached)
 	}
 	r.conclude(&j)
+}
+
+// enter waits for the turn of an image with much evidence, until ctx is over, which then
+// ends its judgement too. The caller has to leave.
+func (c *Check) enter(ctx context.Context, image *gate.Image) (leave func()) {
+	bytes := 0
+	for _, list := range [][]gate.Signature{image.Signatures, image.Attestations} {
+		for i := range list {
+			bytes += len(list[i].Bundle) + len(list[i].Payload)
+		}
+	}
+	if c.large == nil || bytes < limits.LargeEvidence {
+		return func() {}
+	}
+	select {
+	case c.large <- struct{}{}:
+		return func() { <-c.large }
+	case <-ctx.Done():
+		return func() {}
+	}
 }
 
 // reach decides.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -239,5 +240,49 @@ func BenchmarkCheck_Known(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// waited tells when somebody waits for it to be over.
+type waited struct {
+	context.Context
+	news chan struct{}
+}
+
+func (w waited) Done() <-chan struct{} {
+	select {
+	case w.news <- struct{}{}:
+	default:
+	}
+	return w.Context.Done()
+}
+
+// While one image with much evidence is judged the next waits, and a small one does not.
+func TestCheck_JudgesOneLargeImageAtATime(t *testing.T) {
+	large := keyStatement(t, keys()[0], false, webDigest, provenance, strings.Repeat("x", limits.LargeEvidence))
+	in := withAttestations(input(demanding([]gate.Authority{authority(0)}, demand(provenance, ""))), large)
+	small := input(anyOf(0), claim(t, keys()[0], webDigest))
+	check := New()
+	leave := check.enter(t.Context(), &in.Images[0])
+	if f := check.Evaluate(t.Context(), small); f.Images[0].Outcome != gate.ImageVerified {
+		t.Errorf("a small one: %+v", f)
+	}
+	ctx := waited{t.Context(), make(chan struct{}, 1)}
+	done := make(chan gate.Findings)
+	go func() { done <- check.Evaluate(ctx, in) }()
+	<-ctx.news
+	if _, misses := check.looks(t); misses != 1 {
+		t.Errorf("%d were judged while it had to wait", misses)
+	}
+	leave()
+	if f := <-done; f.Images[0].Outcome != gate.ImageVerified || len(check.large) != 0 {
+		t.Errorf("in its turn: %+v, %d hold it", f, len(check.large))
+	}
+	defer check.enter(t.Context(), &in.Images[0])()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	check.enter(over, &in.Images[0])()
+	if len(check.large) != 1 {
+		t.Error("who did not get its turn ended another's")
 	}
 }
