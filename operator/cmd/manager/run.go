@@ -93,6 +93,7 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 	judge := gather.NewJudge(&gather.Cluster{
 		Cache: m.GetClient(), References: references, Live: m.GetAPIReader(), OperatorNamespace: c.namespace,
 	}, registryClient, trust.New(trust.Options{}))
+	crmetrics.Registry.MustRegister(judge.Collectors()...)
 
 	decoder := webhookadmission.NewDecoder(scheme)
 	admission.Register(m.GetWebhookServer(),

@@ -73,13 +73,14 @@ func (o *verifyOptions) run(ctx context.Context, s streams, image string) error 
 	if err != nil {
 		return err
 	}
-	gather.Evidence(ctx, client, []gate.Config{config}, &found, nil, nil)
+	check := signature.New()
+	gather.Evidence(ctx, client, check, []gate.Config{config}, &found, nil, nil)
 	in := &gate.Input{
 		Gate:   config,
 		Object: gate.ObjectRef{Kind: "Image", Name: image},
 		Images: []gate.Image{found},
 	}
-	v := gate.NewChain(signature.New()).Decide(ctx, in)
+	v := gate.NewChain(check).Decide(ctx, in)
 	if o.format == "json" {
 		_, err = fmt.Fprintln(s.out, string(report.JSON([]gate.Verdict{v})))
 	} else {

@@ -253,6 +253,18 @@ type Signature struct {
 	Certificate, Chain, RekorBundle, Timestamp []byte
 	// Bundle is the bundle's JSON (FormatBundle).
 	Bundle []byte
+	// Unread is set where the registry holds something here that was not read, for a reason
+	// that lies in it and not in the registry; there is no content then.
+	Unread *Unread
+}
+
+// Unread is what may be evidence and was not read. It is no absence: it may be what a
+// rule asks for.
+type Unread struct {
+	// Reason names it by its digest, and the limit that it is over.
+	Reason string
+	// Predicate is the type that it is labelled with, by whoever stored it; "" for none.
+	Predicate string
 }
 
 // Input is all a decision needs. It is not changed after it was gathered.

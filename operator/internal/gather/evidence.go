@@ -40,7 +40,7 @@ func (j *Judge) evidence(ctx context.Context, s *subject, gates []read, found []
 			img.Unavailable = err.Error()
 			continue
 		}
-		all.Go(func() { Evidence(ctx, j.registry, configs, img, known, keys) })
+		all.Go(func() { Evidence(ctx, j.registry, j.signatures, configs, img, known, keys) })
 	}
 	all.Wait()
 }
@@ -65,8 +65,9 @@ func wanted(configs []gate.Config, img gate.Image) (gate.Want, bool) {
 }
 
 // Evidence fills in what the registry holds for one image. A tag that known resolves is
-// not looked up. What could not be read is in img.Unavailable.
-func Evidence(ctx context.Context, from Registry, configs []gate.Config, img *gate.Image, known map[string]string, keys authn.Keychain) {
+// not looked up. check says what is enough, and should be the one that decides: it keeps
+// what it verified. What could not be read is in img.Unavailable.
+func Evidence(ctx context.Context, from Registry, check *signature.Check, configs []gate.Config, img *gate.Image, known map[string]string, keys authn.Keychain) {
 	ref, err := images.Parse(img.Ref)
 	if err != nil {
 		img.Invalid = err.Error()
@@ -85,7 +86,7 @@ func Evidence(ctx context.Context, from Registry, configs []gate.Config, img *ga
 	enough := func(so registry.Evidence) bool {
 		tried := *img
 		tried.Signatures, tried.Attestations, tried.Children = so.Signatures, so.Attestations, so.Children
-		return signature.Enough(ctx, configs, &tried)
+		return check.Enough(ctx, configs, &tried)
 	}
 	held, err := from.Evidence(ctx, img.Repository, img.Digest, want, enough, keys)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
@@ -32,13 +33,19 @@ type Judge struct {
 	source   Source
 	registry Registry
 	keys     Keys
-	chain    *gate.Chain
+	// signatures is the check in chain that is also asked what is enough to decide.
+	signatures *signature.Check
+	chain      *gate.Chain
 }
 
 // NewJudge makes a Judge.
 func NewJudge(source Source, registry Registry, keys Keys) *Judge {
-	return &Judge{source: source, registry: registry, keys: keys, chain: gate.NewChain(policy.New(), signature.New())}
+	check := signature.New()
+	return &Judge{source: source, registry: registry, keys: keys, signatures: check, chain: gate.NewChain(policy.New(), check)}
 }
+
+// Collectors returns the engine's own metrics, for registration.
+func (j *Judge) Collectors() []prometheus.Collector { return j.signatures.Collectors() }
 
 // Judgement is what was decided over one object, and what may be applied if nothing
 // blocks.

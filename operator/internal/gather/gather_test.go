@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
@@ -400,7 +402,7 @@ func TestJudge_LogsInWithThePullSecret(t *testing.T) {
 func TestEvidence_OfAnImageThatCannotBeRead(t *testing.T) {
 	s := newStand(t)
 	img := gate.Image{Ref: "a b"}
-	gather.Evidence(context.Background(), registry.New(registry.Options{Keychain: authn.DefaultKeychain}), nil, &img, nil, nil)
+	gather.Evidence(context.Background(), registry.New(registry.Options{Keychain: authn.DefaultKeychain}), signature.New(), nil, &img, nil, nil)
 	if img.Invalid == "" || s.registry.Requests() != 0 {
 		t.Errorf("%+v", img)
 	}
@@ -423,6 +425,19 @@ func TestValidateGate(t *testing.T) {
 		"one name for two authorities": {func(g *v1beta1.Gate) {
 			g.Spec.Images[0].Authorities = append(g.Spec.Images[0].Authorities, g.Spec.Images[0].Authorities[0])
 		}, []string{"spec.images[0].authorities[1].name"}},
+		"one key under two names": {func(g *v1beta1.Gate) {
+			twin := v1beta1.Authority{Name: "twin", Key: &v1beta1.PublicKey{Inline: "\n" + strings.ReplaceAll(g.Spec.Images[0].Authorities[0].Key.Inline, "\n", "\r\n")}}
+			g.Spec.Images[0].Authorities = append(g.Spec.Images[0].Authorities, twin)
+		}, []string{"spec.images[0].authorities[1].key.inline", "authority twin has the same key as authority release-key"}},
+		"two keys": {func(g *v1beta1.Gate) {
+			keys, _ := twoKeys()
+			g.Spec.Images[0].Authorities = append(g.Spec.Images[0].Authorities, v1beta1.Authority{Name: "other", Key: &v1beta1.PublicKey{Inline: keys[1].PublicPEM}})
+		}, nil},
+		"one key in two rules": {func(g *v1beta1.Gate) {
+			other := *g.Spec.Images[0].DeepCopy()
+			other.Match += "/other"
+			g.Spec.Images = append(g.Spec.Images, other)
+		}, nil},
 		"a selector that is none": {func(g *v1beta1.Gate) {
 			g.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": ""}}
 		}, []string{"spec.match", "objectSelector"}},
@@ -440,9 +455,53 @@ func TestValidateGate(t *testing.T) {
 					t.Errorf("%q is not said: %v", want, errs)
 				}
 			}
+			if len(errs) > 0 && strings.Contains(errs.ToAggregate().Error(), strings.Split(s.key.PublicPEM, "\n")[1]) {
+				t.Error("a key is shown")
+			}
 			if len(errs) > 0 && strings.Contains(errs.ToAggregate().Error(), "top secret") {
 				t.Error("a key that may be a private one is shown")
 			}
 		})
+	}
+}
+
+// Admission of a pod, and every reconcile of a Workload, know what was verified for either.
+func TestJudge_VerifiesAnImageOnceForAllWhoAsk(t *testing.T) {
+	s := newStand(t)
+	s.files.GateList[0].Spec.Match.Kinds = []v1beta1.JudgedKind{"Workload", "Pod"}
+	judge := gather.NewJudge(s.files, registry.New(registry.Options{}), trust.New(trust.Options{}))
+	counted := func() (hits, misses float64) {
+		metrics := prometheus.NewRegistry()
+		metrics.MustRegister(judge.Collectors()...)
+		families, err := metrics.Gather()
+		if err != nil || len(families) != 1 {
+			t.Fatalf("%v, %v", families, err)
+		}
+		for _, m := range families[0].GetMetric() {
+			if m.GetLabel()[0].GetValue() == "hit" {
+				hits = m.GetCounter().GetValue()
+			} else {
+				misses = m.GetCounter().GetValue()
+			}
+		}
+		return hits, misses
+	}
+	pod := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "web", "namespace": "shop"},
+		"spec": map[string]any{"containers": []any{map[string]any{"name": "web", "image": s.image("signed")}}}}
+	for range 2 {
+		if j := judge.Workload(t.Context(), workload(s.image("signed")), nil); j.Blocked() {
+			t.Error(findings(j))
+		}
+		if j := judge.Object(t.Context(), pod, "shop"); j.Blocked() || len(j.Verdicts) != 1 {
+			t.Error(findings(j))
+		}
+	}
+	if hits, misses := counted(); misses != 1 || hits != 7 {
+		t.Errorf("%v hits, %v misses", hits, misses)
+	}
+	// Another key in the Gate, under the same name, is another question.
+	s.files.GateList[0].Spec.Images[0].Authorities[0].Key.Inline = s.other.PublicPEM
+	if j := judge.Workload(t.Context(), workload(s.image("signed")), nil); !j.Blocked() {
+		t.Error("what the old key signed is accepted")
 	}
 }

@@ -1,6 +1,9 @@
 package gather
 
 import (
+	"fmt"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
@@ -53,8 +56,21 @@ func validateRule(rule v1beta1.ImageRule, at *field.Path) field.ErrorList {
 		}
 		seen[name] = true
 		errs = append(errs, validateAuthority(a, path)...)
+		if other := sameKey(rule.Authorities[:i], a); other >= 0 {
+			errs = append(errs, field.Invalid(path.Child("key", "inline"), "(not shown)", fmt.Sprintf(
+				"authority %s has the same key as authority %s, and one key counts as one signer: give each its own, or leave one out",
+				name, authorityName(rule.Authorities[other], other))))
+		}
 	}
 	return append(errs, validateAttestations(rule, at)...)
+}
+
+// sameKey is the place of the first authority with the same key, both in the Gate; -1 if
+// there is none. Keys from elsewhere are compared when they are used.
+func sameKey(others []v1beta1.Authority, a v1beta1.Authority) int {
+	return slices.IndexFunc(others, func(other v1beta1.Authority) bool {
+		return a.Key != nil && other.Key != nil && signature.SameKey(a.Key.Inline, other.Key.Inline)
+	})
 }
 
 // validateAuthority looks at what stands in the Gate itself; what it refers to may come

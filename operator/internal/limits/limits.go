@@ -10,8 +10,17 @@ import "time"
 const (
 	// ManifestBytes is the largest manifest or index that is read.
 	ManifestBytes = 4 << 20
-	// SignatureBlobBytes is the largest signature payload or bundle that is read.
+	// SignatureBlobBytes is the largest signature payload that is read, and the largest
+	// bundle where no attestation is asked for.
 	SignatureBlobBytes = 1 << 20
+	// AttestationBytes is the largest bundle or envelope that may hold an attestation. The
+	// statement in it is in base64, four bytes for three: 16 MiB become 21.3 MiB. 1 MiB is
+	// left for envelope, certificate, log entry and timestamp, which take 12 KiB.
+	AttestationBytes = (StatementBytes+2)/3*4 + SignatureBlobBytes
+	// EvidenceBytes is how much is read of all signatures and attestations of one image,
+	// the smallest first: two of the largest attestations take 44.7 MiB, which leaves 3.3
+	// MiB for signatures. The images of an index share as much once more.
+	EvidenceBytes = 48 << 20
 	// SignatureAnnotationBytes is the longest certificate, chain, log entry or timestamp
 	// in a layer's annotations: a chain of three certificates is 4 KiB, a timestamp with
 	// its chain 8 KiB.
@@ -40,6 +49,10 @@ const (
 	// RegistryHosts is how many registries are remembered, each with its state of health,
 	// and how many accounts at them.
 	RegistryHosts = 256
+	// RegistryCredentials is how many sets of credentials for one repository are tried in
+	// turn, where several pull Secrets have some. A login that is refused takes two
+	// requests, so that these are 16 until the last is known to do or not.
+	RegistryCredentials = 8
 	// RegistryConcurrency is how many requests to one registry run at a time, for all
 	// images: two images with all their requests.
 	RegistryConcurrency = 16
@@ -143,6 +156,10 @@ const (
 	// StatementBytes is the largest in-toto statement that is read. A scan report is some
 	// 100 KiB, the SBOM of a large image 5 MiB.
 	StatementBytes = 16 << 20
+	// LargeEvidence is how many bytes of evidence make its image one of which a process
+	// judges one at a time: 12 MiB of statement take 100 MiB while they are judged, and 160
+	// MiB with a policy, of the 512 MiB that the manager has.
+	LargeEvidence = 4 << 20
 	// StatementNesting is how deep a statement's JSON may nest; reports use a dozen levels.
 	StatementNesting = 128
 )
@@ -169,9 +186,18 @@ const (
 
 // Bounds on what is kept in memory.
 const (
-	// CacheBytes is for all that is kept from registries: 14 KiB for an image with one
-	// bundle, so that this is for 4000 images.
+	// CacheBytes is for all that is kept from registries but large attestations: 14 KiB for
+	// an image with one bundle, so that this is for 4000 images.
 	CacheBytes = 64 << 20
+	// CacheLargeBytes is for attestations of more than SignatureBlobBytes, which must not
+	// drive out the rest: two of the largest, or nine SBOMs of 5 MiB. What it has no room
+	// for is read again on each look.
+	CacheLargeBytes = 48 << 20
+	// Verifications is for what was decided over images: at 1 KiB for one with an identity
+	// and two attestations, 8000 of them.
+	Verifications = 8 << 20
+	// VerificationBytes is the most that one of them takes; a longer one is made anew.
+	VerificationBytes = 16 << 10
 	// CacheTTL is how long it is kept which signatures an image has, where they were what
 	// was needed. A signature that is removed from the registry is noticed after this.
 	CacheTTL = 5 * time.Minute

@@ -58,9 +58,11 @@ func TestClient_BoundsEveryAnnotation(t *testing.T) {
 				annotations[annotation] = strings.Repeat("A", length)
 				s.pushLayer(t, testkit.SignatureTag(s.digest), "application/vnd.dev.cosign.simplesigning.v1+json", "payload", annotations)
 				s.ResetCounts()
-				_, err := s.look(t.Context(), New(Options{}), nil)
-				if (err == nil) != want || err != nil && (!strings.Contains(err.Error(), "(limits.SignatureAnnotationBytes)") || s.Counts()["GET blobs"] != 0) {
-					t.Errorf("%d bytes: %v, %v", length, err, s.Counts())
+				found, err := s.look(t.Context(), New(Options{}), nil)
+				ok(t, err)
+				unread := reasons(found)
+				if len(found) != 1 || (unread == "") != want || !want && (!strings.Contains(unread, "(limits.SignatureAnnotationBytes)") || s.Counts()["GET blobs"] != 0) {
+					t.Errorf("%d bytes: %s, %v", length, unread, s.Counts())
 				}
 			}
 		})
@@ -122,20 +124,20 @@ func TestClient_SortsByTheStatementAndNotByItsLabel(t *testing.T) {
 }
 
 // Nothing about an attachment's size is tried out.
-func TestClient_RefusesTwoGigabytesUnread(t *testing.T) {
+func TestClient_LeavesTwoGigabytesUnread(t *testing.T) {
 	for title, place := range map[string]string{"a layer under .sig": ".sig", "a layer under .att": ".att"} {
 		t.Run(title, func(t *testing.T) {
 			s := newShop(t, testkit.RegistryOptions{Referrers: true})
 			s.Override(testkit.PathContains(place), body(`{"schemaVersion":2,"layers":[{"mediaType":"`+envelopeType+`","digest":"`+s.digest+
 				`","size":2147483648,"annotations":{"dev.cosignproject.cosign/signature":"c2ln"}}]}`))
-			s.refuses(t, "limits.SignatureBlobBytes", 2+1)
+			s.leavesUnread(t, map[string]string{".sig": "limits.SignatureBlobBytes", ".att": "limits.AttestationBytes"}[place], 2+1)
 		})
 	}
 	t.Run("a bundle's manifest", func(t *testing.T) {
 		s := newShop(t, testkit.RegistryOptions{Referrers: true})
 		s.Override(testkit.PathContains("/referrers/"), body(`{"schemaVersion":2,"manifests":[{"artifactType":"application/vnd.dev.sigstore.bundle.v0.3+json","digest":"`+
 			s.digest+`","size":2147483648}]}`))
-		s.refuses(t, "limits.ManifestBytes", 1)
+		s.leavesUnread(t, "limits.ManifestBytes", 1+2)
 	})
 	t.Run("a bundle", func(t *testing.T) {
 		s := newShop(t, testkit.RegistryOptions{Referrers: true})
@@ -143,16 +145,18 @@ func TestClient_RefusesTwoGigabytesUnread(t *testing.T) {
 		s.Override(testkit.PathContains("/manifests/sha256:"), body(manifest))
 		s.Override(testkit.PathContains("/referrers/"), body(`{"schemaVersion":2,"manifests":[{"artifactType":"application/vnd.dev.sigstore.bundle.v0.3+json","digest":"`+
 			sum([]byte(manifest))+`","size":100}]}`))
-		s.refuses(t, "limits.SignatureBlobBytes", 2)
+		s.leavesUnread(t, "limits.AttestationBytes", 2+2)
 	})
 }
 
-func (s *shop) refuses(t *testing.T, limit string, requests int) {
+func (s *shop) leavesUnread(t *testing.T, limit string, requests int) {
 	t.Helper()
 	s.ResetCounts()
-	_, err := New(Options{}).Evidence(t.Context(), s.repository, s.digest, gate.Want{Signatures: true, Predicates: []string{provenance}}, nil, nil)
-	if err == nil || !strings.Contains(err.Error(), "("+limit+")") || s.Counts()["GET blobs"] != 0 || s.Requests() != requests {
-		t.Errorf("%v after %v", err, s.Counts())
+	found, err := New(Options{}).Evidence(t.Context(), s.repository, s.digest, gate.Want{Signatures: true, Predicates: []string{provenance}}, nil, nil)
+	ok(t, err)
+	unread := reasons(found.Signatures, found.Attestations)
+	if !strings.Contains(unread, "("+limit+")") || s.Counts()["GET blobs"] != 0 || s.Requests() != requests {
+		t.Errorf("%s after %v", unread, s.Counts())
 	}
 }
 
@@ -186,7 +190,7 @@ func FuzzDocuments(f *testing.F) {
 		if indexErr == nil && layersErr == nil && len(listed) > 0 && len(layers) > 0 {
 			t.Error("an index and an image in one")
 		}
-		for _, d := range bundles(listed) {
+		for _, d := range listedBundles(listed) {
 			if len(d.Digest) != 71 {
 				t.Errorf("%+v is picked", d)
 			}

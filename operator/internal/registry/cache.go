@@ -15,6 +15,8 @@ const entryOverhead = 256
 type memory struct {
 	now   func() time.Time
 	limit int
+	// most is what one entry may take: it would drive out too much else.
+	most int
 
 	mu      sync.Mutex
 	bytes   int
@@ -29,8 +31,8 @@ type entry struct {
 	bytes int
 }
 
-func newMemory(limit int, now func() time.Time) *memory {
-	return &memory{now: now, limit: limit, entries: map[string]*list.Element{}, order: list.New()}
+func newMemory(limit, most int, now func() time.Time) *memory {
+	return &memory{now: now, limit: limit, most: most, entries: map[string]*list.Element{}, order: list.New()}
 }
 
 // get returns what was put under key within the last age.
@@ -45,8 +47,7 @@ func (m *memory) get(key string, age time.Duration) (any, bool) {
 	return element.Value.(*entry).value, true
 }
 
-// put keeps a value that takes so many bytes. What would take more than an eighth of all
-// is not kept: it would drive out too much else.
+// put keeps a value that takes so many bytes, if one may take that many.
 func (m *memory) put(key string, value any, bytes int) {
 	bytes += len(key) + entryOverhead
 	m.mu.Lock()
@@ -54,7 +55,7 @@ func (m *memory) put(key string, value any, bytes int) {
 	if old, ok := m.entries[key]; ok {
 		m.drop(old)
 	}
-	if bytes > m.limit/8 {
+	if bytes > m.most {
 		return
 	}
 	m.entries[key] = m.order.PushFront(&entry{key: key, value: value, at: m.now(), bytes: bytes})

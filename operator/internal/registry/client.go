@@ -58,12 +58,15 @@ type Client struct {
 	// secret keys the ids that stand for credentials, so that they mean nothing outside
 	// this process.
 	secret []byte
-	found  *memory
+	// found has what was read; large has attestations of more than SignatureBlobBytes.
+	found, large *memory
 	// mu makes one of each of what follows.
 	mu       sync.Mutex
 	sessions *cache.LRUExpireCache
 	hosts    *cache.LRUExpireCache
 	accounts *cache.LRUExpireCache
+	// taken has which of several sets of credentials for a repository the registry took.
+	taken    *cache.LRUExpireCache
 	flights  singleflight.Group
 	requests *prometheus.CounterVec
 	lookups  *prometheus.CounterVec
@@ -90,10 +93,12 @@ func New(options Options) *Client {
 		now:       now,
 		timer:     timer,
 		secret:    secret,
-		found:     newMemory(limits.CacheBytes, now),
+		found:     newMemory(limits.CacheBytes, limits.CacheBytes/8, now),
+		large:     newMemory(limits.CacheLargeBytes, limits.CacheLargeBytes/2, now),
 		sessions:  cache.NewLRUExpireCacheWithClock(limits.RegistrySessions, now),
 		hosts:     cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
 		accounts:  cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
+		taken:     cache.NewLRUExpireCacheWithClock(limits.RegistrySessions, now),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_registry_requests_total",
 			Help: "Requests to registries by operation (login, resolve, manifest, referrers, blob) and status code, or error or timeout.",
@@ -124,31 +129,29 @@ func (c *Client) Resolve(ctx context.Context, ref images.Reference, kc authn.Key
 	if ref.Pinned() {
 		return ref.Digest, nil
 	}
-	s, err := c.target(ctx, ref.Repository, kc)
-	if err != nil {
-		return "", err
-	}
 	tag := ref.TagToResolve()
-	digest, err := share(ctx, c, s, "resolve\x00"+tag, func(ctx context.Context) (string, error) {
-		return s.resolve(ctx, tag)
+	return inTurn(ctx, c, ref.Repository, kc, func(s *session) (string, error) {
+		digest, err := share(ctx, c, s, "resolve\x00"+tag, func(ctx context.Context) (string, error) {
+			return s.resolve(ctx, tag)
+		})
+		return digest, s.typed("look up tag "+tag, err)
 	})
-	return digest, s.typed("look up tag "+tag, err)
 }
 
-func (c *Client) target(ctx context.Context, repository string, kc authn.Keychain) (*session, error) {
+func (c *Client) target(ctx context.Context, repository string, kc authn.Keychain) (name.Repository, []access, error) {
 	ref, err := images.Parse(repository)
 	if err != nil {
-		return nil, fmt.Errorf("reading the repository's name: %w", err)
+		return name.Repository{}, nil, fmt.Errorf("reading the repository's name: %w", err)
 	}
 	repo, err := name.NewRepository(ref.Repository)
 	if err != nil {
-		return nil, fmt.Errorf("reading the repository's name: %w", err)
+		return name.Repository{}, nil, fmt.Errorf("reading the repository's name: %w", err)
 	}
-	who, err := c.access(ctx, repo, kc)
+	all, err := c.access(ctx, repo, kc)
 	if err != nil {
-		return nil, &Error{Op: opLogin, Host: hostOf(repo), Repository: fullName(repo), Err: &contentError{text: "the credentials cannot be read: " + err.Error()}}
+		return repo, nil, &Error{Op: opLogin, Host: hostOf(repo), Repository: fullName(repo), Err: &contentError{text: "the credentials cannot be read: " + err.Error()}}
 	}
-	return c.session(repo, who), nil
+	return repo, all, nil
 }
 
 // typed makes an *Error of a caller's own end of time.

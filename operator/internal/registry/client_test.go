@@ -72,6 +72,17 @@ func (s *shop) look(ctx context.Context, c *Client, kc authn.Keychain) ([]gate.S
 	return found.Signatures, err
 }
 
+// reasons why some of what was found was not read.
+func reasons(found ...[]gate.Signature) string {
+	var all []string
+	for _, s := range slices.Concat(found...) {
+		if s.Unread != nil {
+			all = append(all, s.Unread.Reason)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
 func TestClient_ResolvesAPinnedReferenceWithoutARequest(t *testing.T) {
 	s := newShop(t, testkit.RegistryOptions{})
 	s.ResetCounts()
@@ -234,21 +245,22 @@ func TestClient_StaysWithinItsLimits(t *testing.T) {
 		}
 	}
 	for title, tc := range map[string]struct {
-		prepare   []func(*shop)
-		wantLimit string
-		found     int
-		requests  int
+		prepare []func(*shop)
+		// wantLimit is in the error; unread, in the reason why a piece is not read.
+		wantLimit, unread string
+		found             int
+		requests          int
 	}{
-		"10,000 referrers of another type":            {[]func(*shop){sign, addJunk(10000, "application/x-sbom")}, "limits.ReferrersPerImage", 0, 2},
-		"4,000 referrers of another type before ours": {[]func(*shop){sign, addJunk(4000, "application/x-sbom")}, "", 1, 5},
-		"65 things that say they are bundles":         {[]func(*shop){sign, addJunk(limits.SignaturesPerImage, "application/vnd.dev.sigstore.bundle.v0.3+json")}, "limits.SignaturesPerImage", 0, 2},
-		"65 things that might be bundles":             {[]func(*shop){sign, addJunk(limits.SignaturesPerImage, emptyType)}, "limits.SignaturesPerImage", 0, 2},
-		"an index larger than a manifest may be":      {[]func(*shop){sign, addJunk(4000, strings.Repeat("x", 1200))}, "limits.ManifestBytes", 0, 2},
-		"65 signatures under the tag":                 {[]func(*shop){func(s *shop) { s.pushLayers(t, limits.SignaturesPerImage+1, 10) }}, "limits.SignaturesPerImage", 0, 3},
-		"a payload too large to be one":               {[]func(*shop){func(s *shop) { s.pushLayers(t, 1, limits.SignatureBlobBytes+1) }}, "limits.SignatureBlobBytes", 0, 3},
+		"10,000 referrers of another type":            {[]func(*shop){sign, addJunk(10000, "application/x-sbom")}, "limits.ReferrersPerImage", "", 0, 2},
+		"4,000 referrers of another type before ours": {[]func(*shop){sign, addJunk(4000, "application/x-sbom")}, "", "", 1, 5},
+		"65 things that say they are bundles":         {[]func(*shop){sign, addJunk(limits.SignaturesPerImage, "application/vnd.dev.sigstore.bundle.v0.3+json")}, "limits.SignaturesPerImage", "", 0, 2},
+		"65 things that might be bundles":             {[]func(*shop){sign, addJunk(limits.SignaturesPerImage, emptyType)}, "limits.SignaturesPerImage", "", 0, 2},
+		"an index larger than a manifest may be":      {[]func(*shop){sign, addJunk(4000, strings.Repeat("x", 1200))}, "limits.ManifestBytes", "", 0, 2},
+		"65 signatures under the tag":                 {[]func(*shop){func(s *shop) { s.pushLayers(t, limits.SignaturesPerImage+1, 10) }}, "limits.SignaturesPerImage", "", 0, 3},
+		"a payload too large to be one":               {[]func(*shop){func(s *shop) { s.pushLayers(t, 1, limits.SignatureBlobBytes+1) }}, "", "limits.SignatureBlobBytes", 1, 3},
 		"a bundle too large to be one": {[]func(*shop){func(s *shop) {
 			ok(t, testkit.StoreBundle(s.repository, s.digest, make([]byte, limits.SignatureBlobBytes+1), testkit.PredicateSign))
-		}}, "limits.SignatureBlobBytes", 0, 3},
+		}}, "", "limits.SignatureBlobBytes", 1, 4},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newShop(t, testkit.RegistryOptions{})
@@ -262,6 +274,9 @@ func TestClient_StaysWithinItsLimits(t *testing.T) {
 			}
 			if tc.wantLimit != "" && (err == nil || !strings.Contains(err.Error(), "("+tc.wantLimit+")")) {
 				t.Errorf("got %v, want the name %s", err, tc.wantLimit)
+			}
+			if unread := reasons(found); (unread == "") != (tc.unread == "") || !strings.Contains(unread, tc.unread) {
+				t.Errorf("not read: %q, want the name %s", unread, tc.unread)
 			}
 			if s.Requests() != tc.requests {
 				t.Errorf("%d requests, want %d: %v", s.Requests(), tc.requests, s.Counts())
@@ -302,9 +317,9 @@ func TestClient_BelievesNoSizeThatItIsTold(t *testing.T) {
 			}
 		}
 	}))
-	_, err := s.look(t.Context(), New(Options{}), nil)
-	if err == nil || !strings.Contains(err.Error(), "limits.SignatureBlobBytes") {
-		t.Errorf("got %v", err)
+	found, err := s.look(t.Context(), New(Options{}), nil)
+	if err != nil || !strings.Contains(reasons(found), "limits.SignatureBlobBytes") {
+		t.Errorf("got %q, %v", reasons(found), err)
 	}
 	s.Server.CloseClientConnections()
 	s.Close()

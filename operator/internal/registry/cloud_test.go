@@ -100,10 +100,10 @@ func loginOf(t *testing.T, c *Client, host string, kc authn.Keychain) (string, e
 	repo, err := name.NewRepository(host + "/shop/web")
 	ok(t, err)
 	who, err := c.access(t.Context(), repo, kc)
-	if err != nil || who.config == nil {
+	if err != nil || who[0].config == nil {
 		return "", err
 	}
-	return who.config.Username + "/" + who.config.Password + who.config.IdentityToken, nil
+	return who[0].config.Username + "/" + who[0].config.Password + who[0].config.IdentityToken, nil
 }
 
 func TestClient_AsksAmazonForAmazonsRegistriesOnly(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -61,29 +62,27 @@ func (s *session) manifest(ctx context.Context, op, reference, accept string) ([
 	return a.body, nil
 }
 
-// blob reads a blob that a manifest describes and holds it to that description.
+// blob reads a blob that a manifest describes and holds it to that description. Its size
+// was compared with what may be read before. Of a small one more is taken than the
+// manifest says, to tell what its author wrote wrong from what a registry sends wrong.
 func (s *session) blob(ctx context.Context, op string, d descriptor) ([]byte, error) {
-	if d.Size > limits.SignatureBlobBytes {
-		return nil, s.tooLarge(op, "limits.SignatureBlobBytes", limits.SignatureBlobBytes)
+	limit, name := max(d.Size, limits.SignatureBlobBytes), "limits.SignatureBlobBytes"
+	if limit > limits.SignatureBlobBytes {
+		name = "limits.AttestationBytes"
 	}
-	if !images.ValidDigest(d.Digest) {
-		return nil, s.failed(op, 0, &contentError{text: "its digest is not a SHA-256"})
-	}
-	a, err := s.do(ctx, request{
-		op: op, operation: "blob", method: http.MethodGet, path: "blobs/" + d.Digest,
-		limit: limits.SignatureBlobBytes, limitName: "limits.SignatureBlobBytes",
-	})
-	if err != nil {
+	a, err := s.do(ctx, request{op: op, operation: "blob", method: http.MethodGet, path: "blobs/" + d.Digest, limit: limit, limitName: name})
+	var over *limitError
+	switch {
+	case errors.As(err, &over) && over.name == name:
+		return nil, madeSo{err}
+	case err != nil:
 		return nil, err
-	}
-	if int64(len(a.body)) != d.Size || sum(a.body) != d.Digest {
+	case sum(a.body) != d.Digest:
 		return nil, s.failed(op, 0, &contentError{text: "the content is not what its manifest describes"})
+	case int64(len(a.body)) != d.Size:
+		return nil, madeSo{&contentError{text: "it is not as long as its manifest says"}}
 	}
 	return a.body, nil
-}
-
-func (s *session) tooLarge(op, name string, limit int) error {
-	return s.failed(op, 0, &limitError{name: name, text: fmt.Sprintf("it is larger than %d bytes", limit)})
 }
 
 func (s *session) tooMany(name string, limit int, what string) error {

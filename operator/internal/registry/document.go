@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/redact"
 )
@@ -152,7 +153,6 @@ func (d descriptor) isBuildAttestation(all []descriptor) bool {
 // is no such statement. It is for sorting only: nothing is verified, and who verifies
 // looks again. Keys are taken to the letter, unlike encoding/json does by default.
 func predicateOf(envelope map[string]json.RawMessage) string {
-	var payload []byte
 	var encoded string
 	if json.Unmarshal(envelope["payload"], &encoded) != nil {
 		return ""
@@ -161,12 +161,7 @@ func predicateOf(envelope map[string]json.RawMessage) string {
 	if err != nil {
 		return ""
 	}
-	var statement map[string]json.RawMessage
-	var predicate string
-	if json.Unmarshal(payload, &statement) != nil || json.Unmarshal(statement["predicateType"], &predicate) != nil {
-		return ""
-	}
-	return predicate
+	return gate.PredicateType(payload)
 }
 
 // envelopePredicate is predicateOf for an envelope's JSON.
@@ -191,6 +186,17 @@ func bundlePredicate(raw []byte) string {
 		}
 	}
 	return ""
+}
+
+// predicateIn is the predicate type of the statement in content of a format.
+func predicateIn(format gate.SignatureFormat, raw []byte) string {
+	switch format {
+	case gate.FormatBundle:
+		return bundlePredicate(raw)
+	case gate.FormatAttestationTag:
+		return envelopePredicate(raw)
+	}
+	return predicateSign
 }
 
 // looksLikeBundle says whether a media or artifact type is that of sigstore bundles, of

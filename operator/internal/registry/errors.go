@@ -113,6 +113,13 @@ type contentError struct{ text string }
 
 func (e *contentError) Error() string { return e.text }
 
+// madeSo is an error that whoever stored the content made, under a digest that is right:
+// the registry did its part. Anybody who may push can make such content, so that it must
+// not keep the rest from being read.
+type madeSo struct{ error }
+
+func (e madeSo) Unwrap() error { return e.error }
+
 // plain takes addresses, ports and URLs with tokens out of a network error's text.
 func plain(err error) string {
 	var dns *net.DNSError

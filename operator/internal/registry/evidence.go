@@ -44,17 +44,19 @@ func (c *Client) Evidence(ctx context.Context, repository, digest string, want g
 	if !images.ValidDigest(digest) {
 		return Evidence{}, fmt.Errorf("reading signatures of %s: %q is not a digest", repository, digest)
 	}
-	s, err := c.target(ctx, repository, kc)
-	if err != nil {
-		return Evidence{}, err
-	}
+	return inTurn(ctx, c, repository, kc, func(s *session) (Evidence, error) {
+		return c.evidence(ctx, s, digest, want, enough)
+	})
+}
+
+func (c *Client) evidence(ctx context.Context, s *session, digest string, want gate.Want, enough func(Evidence) bool) (Evidence, error) {
 	v := &view{enough: enough}
-	v.image = v.lookAt(c, s, digest, want)
+	v.image = v.lookAt(c, s, digest, want, limits.EvidenceBytes)
 	if v.recall(ctx) {
 		c.lookups.WithLabelValues("hit").Inc()
 		return v.evidence(), nil
 	}
-	err = v.read(ctx)
+	err := v.read(ctx)
 	result := "hit"
 	if v.asked.Load() {
 		result = "miss"
@@ -81,8 +83,8 @@ type child struct {
 	platform string
 }
 
-func (v *view) lookAt(c *Client, s *session, digest string, want gate.Want) *look {
-	return &look{c: c, s: s, digest: digest, want: want, asked: &v.asked}
+func (v *view) lookAt(c *Client, s *session, digest string, want gate.Want, budget int64) *look {
+	return &look{c: c, s: s, digest: digest, want: want, budget: budget, asked: &v.asked}
 }
 
 func (v *view) looks() []*look {
@@ -93,21 +95,9 @@ func (v *view) looks() []*look {
 	return all
 }
 
-// each runs f for all images; of several errors the first one's in order counts.
+// each runs f for all images.
 func each(looks []*look, f func(*look) error) error {
-	errs := make([]error, len(looks))
-	var all errgroup.Group
-	all.SetLimit(limits.RegistryParallel)
-	for i, l := range looks {
-		all.Go(func() error { errs[i] = f(l); return nil })
-	}
-	_ = all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return inParallel(len(looks), func(i int) error { return f(looks[i]) })
 }
 
 // recall looks at what memory holds, and says whether that is enough. Where the caller
@@ -119,7 +109,7 @@ func (v *view) recall(ctx context.Context) bool {
 	complete, any := true, false
 	for _, l := range v.looks() {
 		for p := range places {
-			if l.wants(p) && l.fill(ctx, p, limits.CacheTTL, false) == nil {
+			if l.wants(p) && l.fill(ctx, limits.CacheTTL, false, p) == nil {
 				any = true
 			}
 		}
@@ -136,10 +126,10 @@ func (v *view) recall(ctx context.Context) bool {
 func (v *view) read(ctx context.Context) error {
 	var first errgroup.Group
 	var own, inIndex error
-	first.Go(func() error { own = v.image.bundles(ctx); return nil })
+	first.Go(func() error { own = v.image.referrers(ctx); return nil })
 	first.Go(func() error {
 		if inIndex = v.openIndex(ctx, true); inIndex == nil {
-			inIndex = each(v.looks()[1:], func(l *look) error { return l.bundles(ctx) })
+			inIndex = each(v.looks()[1:], func(l *look) error { return l.referrers(ctx) })
 		}
 		return nil
 	})
@@ -157,41 +147,31 @@ func (v *view) read(ctx context.Context) error {
 	if len(late) == 0 || v.isEnough() {
 		return nil
 	}
-	return each(late, func(l *look) error { return l.fill(ctx, referrersList, limits.CacheNegativeTTL, true) })
+	return each(late, func(l *look) error { return l.fill(ctx, limits.CacheNegativeTTL, true, referrersList) })
 }
 
 func (v *view) isEnough() bool { return v.enough != nil && v.enough(v.evidence()) }
 
-// bundles reads the referrers. Where the registry was seen to have no API for that, the
+// referrers reads the bundles. Where the registry was seen to have no API for that, the
 // tag in its place comes first and the API last, when nothing else was enough: what is
 // remembered may save a request and not decide.
-func (l *look) bundles(ctx context.Context) error {
+func (l *look) referrers(ctx context.Context) error {
 	if !l.wants(referrersList) {
 		return nil
 	}
 	if l.s.host.lacksReferrers() {
-		return l.fill(ctx, referrersTag, limits.CacheNegativeTTL, true)
+		return l.fill(ctx, limits.CacheNegativeTTL, true, referrersTag)
 	}
-	if err := l.fill(ctx, referrersList, limits.CacheNegativeTTL, true); err != nil || !l.held[referrersList].absent {
+	if err := l.fill(ctx, limits.CacheNegativeTTL, true, referrersList); err != nil || !l.held[referrersList].absent {
 		return err
 	}
-	return l.fill(ctx, referrersTag, limits.CacheNegativeTTL, true)
+	return l.fill(ctx, limits.CacheNegativeTTL, true, referrersTag)
 }
 
 // tags reads the two older formats.
 func (l *look) tags(ctx context.Context) error {
-	var both errgroup.Group
-	var errs [places]error
-	for _, p := range []place{signatureTag, attestationTag} {
-		if l.wants(p) {
-			both.Go(func() error { errs[p] = l.fill(ctx, p, limits.CacheNegativeTTL, true); return nil })
-		}
-	}
-	_ = both.Wait()
-	if errs[signatureTag] != nil {
-		return errs[signatureTag]
-	}
-	return errs[attestationTag]
+	which := slices.DeleteFunc([]place{signatureTag, attestationTag}, func(p place) bool { return !l.wants(p) })
+	return l.fill(ctx, limits.CacheNegativeTTL, true, which...)
 }
 
 // complete says whether all places were read that may hold what is wanted.
@@ -217,12 +197,12 @@ func (l *look) pieces() []piece {
 
 // sorted are the signatures and the attestations that are wanted. A bundle without a
 // statement that can be read goes with the signatures, and an envelope with the
-// attestations: who verifies shall see and name it.
+// attestations, or where alone something is wanted: who verifies shall see and name it.
 func (l *look) sorted() (signatures, attestations []gate.Signature) {
 	for _, p := range l.pieces() {
 		envelope := p.signature.Format == gate.FormatAttestationTag
 		switch {
-		case slices.Contains(l.want.Predicates, p.predicate) || p.predicate == "" && envelope:
+		case slices.Contains(l.want.Predicates, p.predicate) || p.predicate == "" && (envelope || !l.want.Signatures):
 			attestations = append(attestations, p.signature)
 		case l.want.Signatures && !envelope && (p.predicate == predicateSign || p.predicate == ""):
 			signatures = append(signatures, p.signature)
@@ -249,7 +229,9 @@ func (v *view) satisfied() bool {
 	for _, l := range v.looks() {
 		found := map[string]bool{}
 		for _, p := range l.pieces() {
-			found[p.predicate] = true
+			if p.signature.Unread == nil {
+				found[p.predicate] = true
+			}
 		}
 		if l.want.Signatures && !found[predicateSign] && !found[""] {
 			return false
@@ -270,7 +252,7 @@ func (v *view) openIndex(ctx context.Context, online bool) error {
 	if !l.want.Children || v.index {
 		return nil
 	}
-	children, err := recall(ctx, l, "index\x00"+l.digest, limits.CacheContentTTL, online, func(ctx context.Context) ([]descriptor, int, error) {
+	children, err := recall(ctx, l, l.c.found, "index\x00"+l.digest, limits.CacheContentTTL, online, func(ctx context.Context) ([]descriptor, int, error) {
 		const op = "read the image index"
 		body, err := l.s.manifest(ctx, op, l.digest, indexTypes+","+manifestTypes)
 		if err == nil && body == nil {
@@ -293,7 +275,8 @@ func (v *view) openIndex(ctx context.Context, online bool) error {
 	}
 	v.index = children != nil
 	for _, d := range children {
-		v.children = append(v.children, child{v.lookAt(l.c, l.s, d.Digest, gate.Want{Signatures: true}), d.Platform.String()})
+		share := int64(limits.EvidenceBytes / len(children))
+		v.children = append(v.children, child{v.lookAt(l.c, l.s, d.Digest, gate.Want{Signatures: true}, share), d.Platform.String()})
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +17,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
@@ -131,6 +134,67 @@ func TestPullSecretKeychain_LogsIn(t *testing.T) {
 	}
 }
 
+// secretOf is a .dockerconfigjson for one entry.
+func secretOf(entry, user, password string) []byte {
+	return fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, entry, base64.StdEncoding.EncodeToString([]byte(user+":"+password)))
+}
+
+// Several pull Secrets for one host are tried in turn, and the one that did is tried first
+// the next time.
+func TestPullSecretKeychain_TriesTheNextWhereOneIsRefused(t *testing.T) {
+	for title, tc := range map[string]struct {
+		// answer of the token server to all, where it is not its own.
+		answer http.Handler
+		// users of the Secrets, of whom alice is the right one.
+		users []string
+		// first and then are who asked for a token, the first time and the second.
+		first, then []string
+		status      int
+	}{
+		"the first does":               {nil, []string{"alice", "bob"}, []string{"alice"}, nil, 0},
+		"the second does":              {nil, []string{"bob", "alice"}, []string{"bob", "alice"}, nil, 0},
+		"the third does":               {nil, []string{"bob", "carol", "alice"}, []string{"bob", "carol", "alice"}, nil, 0},
+		"the same twice, then another": {nil, []string{"bob", "bob", "alice"}, []string{"bob", "alice"}, nil, 0},
+		"none does":                    {nil, []string{"bob", "carol"}, []string{"bob", "carol"}, []string{"bob", "carol"}, 401},
+		"more than are tried":          {nil, strings.Fields("1 2 3 4 5 6 7 8 alice"), strings.Fields("1 2 3 4 5 6 7 8"), strings.Fields("1 2 3 4 5 6 7 8"), 401},
+		"another failure":              {testkit.Status(418), []string{"bob", "alice"}, []string{"bob"}, []string{"bob"}, 418},
+		"forbidden is refused":         {testkit.Status(403), []string{"bob", "alice"}, []string{"bob", "alice"}, []string{"bob", "alice"}, 403},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s, tokens := guarded(t, testkit.TokenOptions{User: "alice", Password: "hunter2", Lifetime: time.Hour, Answer: tc.answer})
+			var secrets [][]byte
+			for _, user := range tc.users {
+				secrets = append(secrets, secretOf(s.Host(), user, "hunter2"))
+			}
+			keys, err := PullSecretKeychain(secrets)
+			ok(t, err)
+			c := New(Options{})
+			for i, want := range [][]string{tc.first, tc.then} {
+				before := len(tokens.Requests())
+				digest, err := c.Resolve(t.Context(), s.ref(t, ":1"), keys)
+				var known *Error
+				if tc.status == 0 && (err != nil || digest != s.digest) || tc.status != 0 && (!errors.As(err, &known) || known.Status != tc.status) {
+					t.Errorf("look %d: %s, %v", i, digest, err)
+				}
+				var asked []string
+				for _, r := range tokens.Requests()[before:] {
+					req := http.Request{Header: http.Header{"Authorization": {r.Authorization}}}
+					user, _, _ := req.BasicAuth()
+					asked = append(asked, user)
+				}
+				if diff := cmp.Diff(want, asked); diff != "" {
+					t.Errorf("look %d: %s", i, diff)
+				}
+			}
+			if tc.status == 0 {
+				if found, err := s.look(t.Context(), c, keys); err != nil || len(found) != 1 || len(tokens.Requests()) != len(tc.first) {
+					t.Errorf("%d signatures, %v, after %d logins", len(found), err, len(tokens.Requests()))
+				}
+			}
+		})
+	}
+}
+
 // googleLogin makes this machine's Google credentials ones of a server on loopback. It
 // returns how often that was asked, and a way to break it.
 func googleLogin(t *testing.T) (asked *atomic.Int32, fail *atomic.Bool) {
@@ -169,10 +233,10 @@ func TestClient_AsksGoogleForGooglesRegistriesOnly(t *testing.T) {
 		repo, err := name.NewRepository(host + "/project/web")
 		ok(t, err)
 		who, err := c.access(t.Context(), repo, kc)
-		if err != nil || who.config == nil {
+		if err != nil || who[0].config == nil {
 			return "", err
 		}
-		return who.config.Username + "/" + who.config.Password, nil
+		return who[0].config.Username + "/" + who[0].config.Password, nil
 	}
 	for _, host := range []string{"index.docker.io", "registry.example.com", "gcr.io.example.com", "notgcr.io", "pkg.dev.example.com", "xpkg.dev", "www.google.com"} {
 		if got, err := user(host, nil); got != "" || err != nil || asked.Load() != 0 {
@@ -200,7 +264,7 @@ func TestClient_AsksGoogleForGooglesRegistriesOnly(t *testing.T) {
 	if _, err := newGoogleKeychain().ResolveContext(gone, repo); err == nil {
 		t.Error("a caller that is gone was waited for")
 	}
-	if who, err := New(Options{}).access(t.Context(), repo, nil); err != nil || who.config != nil {
+	if who, err := New(Options{}).access(t.Context(), repo, nil); err != nil || len(who) != 1 || who[0].config != nil {
 		t.Errorf("without the option: %+v, %v", who, err)
 	}
 }

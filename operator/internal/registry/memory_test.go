@@ -24,7 +24,7 @@ import (
 
 func TestMemory_KeepsWithinItsBytes(t *testing.T) {
 	now := time.Now()
-	m := newMemory(8000, func() time.Time { return now })
+	m := newMemory(8000, 1000, func() time.Time { return now })
 	for i := range 20 {
 		m.put(fmt.Sprint(i), i, 500)
 		m.get("0", time.Minute)
@@ -251,8 +251,8 @@ func TestClient_AsksNothingForAThousandImagesThatItKnows(t *testing.T) {
 		}
 		return s.Requests()
 	}
-	// The bundle is one blob, which each manifest's look reads anew.
-	if cold, warm := look(), look(); cold != 3000 || warm != 0 {
+	// A list and a manifest for each, and the bundle, which is one blob, for each repository.
+	if cold, warm := look(), look(); cold != 2050 || warm != 0 {
 		t.Errorf("%d requests cold, %d warm", cold, warm)
 	}
 	if c.found.bytes > limits.CacheBytes {

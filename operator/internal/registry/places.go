@@ -1,8 +1,10 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -31,6 +33,7 @@ const (
 	envelopeType     = "application/vnd.dsse.envelope.v1+json"
 
 	opEvidence = "read signatures"
+	opBlob     = "read a signature's content"
 )
 
 // place is where a registry keeps evidence about an image.
@@ -59,8 +62,20 @@ type listing struct {
 	absent  bool
 }
 
+// candidate is what a place names and may be evidence, before its content is read.
+type candidate struct {
+	// label is the predicate type that whoever stored it says it has, "" for none.
+	label string
+	// signature has all but the content.
+	signature gate.Signature
+	content   descriptor
+	// unread says why the content is not read.
+	unread error
+}
+
 // piece is one signature or attestation, sorted by the predicate type that its own
-// statement gives; "" where it has no statement that can be read.
+// statement gives; "" where it has no statement that can be read. What was not read is
+// sorted by its label.
 type piece struct {
 	predicate string
 	signature gate.Signature
@@ -72,10 +87,14 @@ type look struct {
 	s      *session
 	digest string
 	want   gate.Want
+	// budget is how many bytes of evidence are read.
+	budget int64
 	asked  *atomic.Bool
 	held   [places]struct {
 		read, absent bool
 		pieces       []piece
+		// bytes that were to be read.
+		bytes int64
 	}
 }
 
@@ -93,33 +112,135 @@ func (l *look) wants(p place) bool {
 	return l.want.Signatures || len(l.want.Predicates) > 0
 }
 
-// fill reads a place: its list, not older than age, and of that what is wanted. Without
-// online only memory is looked at, and errNotKept says that it does not do.
-func (l *look) fill(ctx context.Context, p place, age time.Duration, online bool) error {
-	list, err := recall(ctx, l, p.String()+"\x00"+l.digest, age, online, func(ctx context.Context) (listing, int, error) {
-		list, err := l.list(ctx, p)
-		return list, sizeOf(list.entries), err
+// fill reads places: their lists, not older than age, and of those what is wanted. Without
+// online only memory is looked at, and errNotKept says that it does not do. What is read
+// of several is settled in their order, whichever answers first.
+func (l *look) fill(ctx context.Context, age time.Duration, online bool, which ...place) error {
+	found := make([][]candidate, len(which))
+	absent := make([]bool, len(which))
+	err := inParallel(len(which), func(i int) (err error) {
+		found[i], absent[i], err = l.find(ctx, which[i], age, online)
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	picked := slices.DeleteFunc(slices.Clone(list.entries), func(d descriptor) bool { return !l.picks(p, d) })
-	if len(picked) > limits.SignaturesPerImage {
-		return l.s.tooMany("limits.SignaturesPerImage", limits.SignaturesPerImage, "signatures")
+	for i, p := range which {
+		l.held[p].bytes = l.afford(p, found[i])
 	}
-	pieces, err := l.readAll(ctx, p, picked, online)
+	all := slices.Concat(found...)
+	pieces := make([]piece, len(all))
+	err = inParallel(len(all), func(i int) (err error) {
+		pieces[i], err = l.read(ctx, all[i], online)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	h := &l.held[p]
-	h.read, h.absent, h.pieces = true, list.absent, pieces
+	for i, p := range which {
+		h := &l.held[p]
+		h.read, h.absent = true, absent[i]
+		h.pieces, pieces = pieces[:len(found[i]):len(found[i])], pieces[len(found[i]):]
+	}
 	return nil
 }
 
+// inParallel runs f for 0 to n-1. Of several errors the first one's in order counts, and
+// not that which came first.
+func inParallel(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var all errgroup.Group
+	all.SetLimit(limits.RegistryParallel)
+	for i := range n {
+		all.Go(func() error { errs[i] = f(i); return nil })
+	}
+	_ = all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// afford marks what is not read, as it is too large or all of it together is. The
+// smallest come first: one large blob, which anybody who may push can store, then keeps
+// nothing smaller from being read. It returns the bytes of the others.
+func (l *look) afford(p place, found []candidate) int64 {
+	left := l.budget
+	for q := range p {
+		if q != referrersList || p != referrersTag { // of which one counts
+			left -= l.held[q].bytes
+		}
+	}
+	order := make([]*candidate, len(found))
+	for i := range found {
+		order[i] = &found[i]
+	}
+	slices.SortStableFunc(order, func(a, b *candidate) int { return cmp.Compare(a.content.Size, b.content.Size) })
+	var sum int64
+	for _, c := range order {
+		limit, name := l.most(p, c.label)
+		switch {
+		case c.unread != nil:
+		case !images.ValidDigest(c.content.Digest) || c.content.Size < 0:
+			c.unread = &contentError{text: "its manifest describes it by something other than a SHA-256 and a size"}
+		case c.content.Size > limit:
+			c.unread = &limitError{name: name, text: fmt.Sprintf("it is larger than %d bytes", limit)}
+		case sum+c.content.Size > left:
+			c.unread = &limitError{name: "limits.EvidenceBytes", text: fmt.Sprintf("it and all that is smaller have more than %d bytes", l.budget)}
+		default:
+			sum += c.content.Size
+		}
+	}
+	return sum
+}
+
+// most is the largest content of one piece, and that limit's name.
+func (l *look) most(p place, label string) (int64, string) {
+	attests := p == attestationTag || p != signatureTag && label != predicateSign && len(l.want.Predicates) > 0
+	if attests {
+		return limits.AttestationBytes, "limits.AttestationBytes"
+	}
+	return limits.SignatureBlobBytes, "limits.SignatureBlobBytes"
+}
+
+// find lists what a place has of what is wanted; absent says that there is no such place.
+func (l *look) find(ctx context.Context, p place, age time.Duration, online bool) (found []candidate, absent bool, err error) {
+	list, err := recall(ctx, l, l.c.found, p.String()+"\x00"+l.digest, age, online, func(ctx context.Context) (listing, int, error) {
+		list, err := l.list(ctx, p)
+		return list, sizeOf(list.entries), err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	picked := slices.DeleteFunc(slices.Clone(list.entries), func(d descriptor) bool { return !l.picks(p, d) })
+	if len(picked) > limits.SignaturesPerImage {
+		return nil, false, l.s.tooMany("limits.SignaturesPerImage", limits.SignaturesPerImage, "signatures")
+	}
+	each := make([][]candidate, len(picked))
+	err = inParallel(len(picked), func(i int) (err error) {
+		if p == referrersList || p == referrersTag {
+			each[i], err = l.bundles(ctx, picked[i], online)
+		} else {
+			each[i] = []candidate{l.layer(p, picked[i])}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	found = slices.Concat(each...)
+	if len(found) > limits.SignaturesPerImage {
+		return nil, false, l.s.tooMany("limits.SignaturesPerImage", limits.SignaturesPerImage, "signatures")
+	}
+	return found, list.absent, nil
+}
+
 // recall takes from memory what is not older than age, and from the registry what is.
-func recall[T any](ctx context.Context, l *look, what string, age time.Duration, online bool, read func(context.Context) (T, int, error)) (T, error) {
+func recall[T any](ctx context.Context, l *look, from *memory, what string, age time.Duration, online bool, read func(context.Context) (T, int, error)) (T, error) {
 	key := l.s.key(what)
-	if kept, ok := l.c.found.get(key, age); ok {
+	if kept, ok := from.get(key, age); ok {
 		return kept.(T), nil
 	}
 	if !online {
@@ -128,13 +249,13 @@ func recall[T any](ctx context.Context, l *look, what string, age time.Duration,
 	}
 	l.asked.Store(true)
 	return share(ctx, l.c, l.s, what, func(ctx context.Context) (T, error) {
-		if kept, ok := l.c.found.get(key, age); ok {
+		if kept, ok := from.get(key, age); ok {
 			// Another flight landed between our look and the start of this one.
 			return kept.(T), nil
 		}
 		value, bytes, err := read(ctx)
 		if err == nil {
-			l.c.found.put(key, value, bytes)
+			from.put(key, value, bytes)
 		}
 		return value, err
 	})
@@ -145,10 +266,10 @@ func (l *look) list(ctx context.Context, p place) (listing, error) {
 	switch p {
 	case referrersList:
 		all, known, err := l.s.referrersAPI(ctx, l.digest)
-		return listing{entries: bundles(all), absent: !known}, err
+		return listing{entries: listedBundles(all), absent: !known}, err
 	case referrersTag:
 		all, err := l.s.referrersTag(ctx, l.digest)
-		return listing{entries: bundles(all)}, err
+		return listing{entries: listedBundles(all)}, err
 	}
 	const op = "read the signature manifest"
 	body, err := l.s.manifest(ctx, op, fallbackTag(l.digest)+p.String(), manifestTypes)
@@ -167,10 +288,10 @@ func (l *look) list(ctx context.Context, p place) (listing, error) {
 	})}, nil
 }
 
-// bundles leaves of a list of referrers those that hold, or could hold, a bundle, ordered
+// listedBundles leaves of a list of referrers those that hold, or could hold, a bundle, ordered
 // by digest. Lists kept by older clients give the type of the (empty) config where the
 // artifact's should be; those manifests have to be looked into.
-func bundles(all []descriptor) []descriptor {
+func listedBundles(all []descriptor) []descriptor {
 	found := slices.DeleteFunc(all, func(d descriptor) bool {
 		// What is named by another kind of digest could not be held to it.
 		return !images.ValidDigest(d.Digest) ||
@@ -180,126 +301,149 @@ func bundles(all []descriptor) []descriptor {
 	return slices.CompactFunc(found, func(a, b descriptor) bool { return a.Digest == b.Digest })
 }
 
+// label of what a place lists.
+func (p place) label(d descriptor) string {
+	switch p {
+	case signatureTag:
+		return predicateSign
+	case attestationTag:
+		return d.Annotations[attestationAnnotation]
+	}
+	return d.Annotations[bundleAnnotation]
+}
+
 // picks passes by what says that it is something else than what is wanted. What lies
 // about that hides itself at worst, which its author could as well not have pushed.
 func (l *look) picks(p place, d descriptor) bool {
-	said := d.Annotations[bundleAnnotation]
-	switch p {
-	case signatureTag:
-		return true
-	case attestationTag:
-		said = d.Annotations[attestationAnnotation]
-	}
-	if said == "" {
-		return true
-	}
-	return said == predicateSign && l.want.Signatures || slices.Contains(l.want.Predicates, said)
+	label := p.label(d)
+	return label == "" || label == predicateSign && l.want.Signatures || slices.Contains(l.want.Predicates, label)
 }
 
-// readAll fetches what was picked. Results and errors come in the order of the list and
-// not in that of arrival.
-func (l *look) readAll(ctx context.Context, p place, picked []descriptor, online bool) ([]piece, error) {
-	results := make([][]piece, len(picked))
-	errs := make([]error, len(picked))
-	var all errgroup.Group
-	all.SetLimit(limits.RegistryParallel)
-	for i, d := range picked {
-		all.Go(func() error {
-			if p == referrersList || p == referrersTag {
-				results[i], errs[i] = l.bundle(ctx, d, online)
-			} else {
-				results[i], errs[i] = l.layer(ctx, p, d, online)
-			}
-			return nil
-		})
-	}
-	_ = all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	pieces := slices.Concat(results...)
-	if len(pieces) > limits.SignaturesPerImage {
-		return nil, l.s.tooMany("limits.SignaturesPerImage", limits.SignaturesPerImage, "signatures")
-	}
-	return pieces, nil
+// described are the layers of a referrer's manifest that are bundles, or why they cannot
+// be told.
+type described struct {
+	layers []descriptor
+	unread error
 }
 
-// bundle reads the bundles that a referrer's manifest holds, none if it turns out to be
+// bundles are those that a referrer's manifest describes, none if it turns out to be
 // something else.
-func (l *look) bundle(ctx context.Context, referrer descriptor, online bool) ([]piece, error) {
-	return recall(ctx, l, "bundle\x00"+referrer.Digest, limits.CacheContentTTL, online, func(ctx context.Context) ([]piece, int, error) {
-		const op = "read a signature bundle"
-		if referrer.Size > limits.ManifestBytes {
-			return nil, 0, l.s.tooLarge(op, "limits.ManifestBytes", limits.ManifestBytes)
-		}
-		body, err := l.s.manifest(ctx, op, referrer.Digest, manifestTypes)
-		if err != nil {
-			return nil, 0, err
-		}
-		if body == nil {
-			return nil, 0, l.s.failed(op, 0, &contentError{text: "the list of referrers names a manifest that is not there"})
-		}
-		layers, err := parseLayers(body)
-		if err != nil {
-			return nil, 0, l.s.failed(op, 0, err)
-		}
-		layers = slices.DeleteFunc(layers, func(d descriptor) bool { return !looksLikeBundle(d.MediaType) })
-		if len(layers) > limits.SignaturesPerImage {
-			return nil, 0, l.s.tooMany("limits.SignaturesPerImage", limits.SignaturesPerImage, "signatures")
-		}
-		var found []piece
-		bytes := 0
-		for _, layer := range layers {
-			raw, err := l.s.blob(ctx, op, layer)
-			if err != nil {
-				return nil, 0, err
-			}
-			bytes += len(raw)
-			found = append(found, piece{bundlePredicate(raw), gate.Signature{Format: gate.FormatBundle, Bundle: raw}})
-		}
-		return found, bytes, nil
+func (l *look) bundles(ctx context.Context, referrer descriptor, online bool) ([]candidate, error) {
+	found, err := recall(ctx, l, l.c.found, "bundle\x00"+referrer.Digest, limits.CacheContentTTL, online, func(ctx context.Context) (described, int, error) {
+		d, err := l.describe(ctx, referrer)
+		return d, sizeOf(d.layers), err
 	})
+	if err != nil {
+		return nil, err
+	}
+	c := candidate{label: referrersList.label(referrer), signature: gate.Signature{Format: gate.FormatBundle}}
+	if c.content.Digest, c.unread = referrer.Digest, found.unread; c.unread != nil {
+		return []candidate{c}, nil
+	}
+	all := make([]candidate, 0, len(found.layers))
+	for _, layer := range found.layers {
+		c.content = layer
+		all = append(all, c)
+	}
+	return all, nil
 }
 
-// layer reads one signature or attestation under a tag.
-func (l *look) layer(ctx context.Context, p place, d descriptor, online bool) ([]piece, error) {
-	signature, err := l.annotated(d)
+func (l *look) describe(ctx context.Context, referrer descriptor) (described, error) {
+	const op = "read a signature bundle"
+	if referrer.Size > limits.ManifestBytes {
+		return described{unread: &limitError{name: "limits.ManifestBytes", text: fmt.Sprintf("its manifest is larger than %d bytes", limits.ManifestBytes)}}, nil
+	}
+	body, err := l.s.manifest(ctx, op, referrer.Digest, manifestTypes)
 	if err != nil {
-		return nil, err
+		return described{}, err
 	}
-	signature.Payload, err = recall(ctx, l, "blob\x00"+d.Digest, limits.CacheContentTTL, online, func(ctx context.Context) ([]byte, int, error) {
-		raw, err := l.s.blob(ctx, "read a signature's payload", d)
-		return raw, len(raw), err
-	})
+	if body == nil {
+		return described{}, l.s.failed(op, 0, &contentError{text: "the list of referrers names a manifest that is not there"})
+	}
+	layers, err := parseLayers(body)
 	if err != nil {
-		return nil, err
+		return described{unread: err}, nil
 	}
-	if p == signatureTag {
-		signature.Format = gate.FormatCosignTag
-		return []piece{{predicateSign, signature}}, nil
+	layers = slices.DeleteFunc(layers, func(d descriptor) bool { return !looksLikeBundle(d.MediaType) })
+	if len(layers) > limits.SignaturesPerImage {
+		return described{unread: &limitError{name: "limits.SignaturesPerImage", text: fmt.Sprintf("its manifest has more than %d bundles", limits.SignaturesPerImage)}}, nil
 	}
-	signature.Format, signature.Base64 = gate.FormatAttestationTag, ""
-	return []piece{{envelopePredicate(signature.Payload), signature}}, nil
+	return described{layers: layers}, nil
+}
+
+// layer is one signature or attestation under a tag.
+func (l *look) layer(p place, d descriptor) candidate {
+	c := candidate{label: p.label(d), content: d}
+	c.signature, c.unread = annotated(d)
+	c.signature.Format = gate.FormatCosignTag
+	if p == attestationTag {
+		c.signature.Format, c.signature.Base64 = gate.FormatAttestationTag, ""
+	}
+	return c
 }
 
 // annotated takes what a layer's annotations hold.
-func (l *look) annotated(d descriptor) (gate.Signature, error) {
+func annotated(d descriptor) (gate.Signature, error) {
 	s := gate.Signature{Base64: d.Annotations[signatureAnnotation]}
+	tooLong := &limitError{name: "limits.SignatureAnnotationBytes", text: fmt.Sprintf("an annotation of it is longer than %d bytes", limits.SignatureAnnotationBytes)}
 	if len(s.Base64) > limits.SignatureAnnotationBytes {
-		return s, l.s.tooLarge(opEvidence, "limits.SignatureAnnotationBytes", limits.SignatureAnnotationBytes)
+		return gate.Signature{}, tooLong
 	}
 	for annotation, field := range map[string]*[]byte{
 		certificateAnnotation: &s.Certificate, chainAnnotation: &s.Chain, rekorAnnotation: &s.RekorBundle, timestampAnnotation: &s.Timestamp,
 	} {
 		value := d.Annotations[annotation]
 		if len(value) > limits.SignatureAnnotationBytes {
-			return s, l.s.tooLarge(opEvidence, "limits.SignatureAnnotationBytes", limits.SignatureAnnotationBytes)
+			return gate.Signature{}, tooLong
 		}
 		if value != "" {
 			*field = []byte(value)
 		}
 	}
 	return s, nil
+}
+
+// content is a blob with the predicate type of the statement in it.
+type content struct {
+	raw       []byte
+	predicate string
+}
+
+// read fetches the content of a candidate. What is wrong with that by its author's doing
+// is noted, and not in the way of the rest.
+func (l *look) read(ctx context.Context, c candidate, online bool) (piece, error) {
+	if c.unread != nil {
+		return c.notRead(c.unread), nil
+	}
+	format, from := c.signature.Format, l.c.found
+	if c.content.Size > limits.SignatureBlobBytes {
+		from = l.c.large
+	}
+	what := "blob\x00" + string(format) + "\x00" + c.content.Digest
+	got, err := recall(ctx, l, from, what, limits.CacheContentTTL, online, func(ctx context.Context) (content, int, error) {
+		raw, err := l.s.blob(ctx, opBlob, c.content)
+		return content{raw, predicateIn(format, raw)}, len(raw), err
+	})
+	var author madeSo
+	if errors.As(err, &author) {
+		return c.notRead(author.error), nil
+	}
+	if err != nil {
+		return piece{}, err
+	}
+	p := piece{got.predicate, c.signature}
+	if format == gate.FormatBundle {
+		p.signature.Bundle = got.raw
+	} else {
+		p.signature.Payload = got.raw
+	}
+	return p, nil
+}
+
+func (c candidate) notRead(why error) piece {
+	what := "something that it describes in no way that can be used"
+	if images.ValidDigest(c.content.Digest) {
+		what = c.content.Digest
+	}
+	return piece{c.label, gate.Signature{Format: c.signature.Format, Unread: &gate.Unread{Reason: what + ": " + plain(why), Predicate: c.label}}}
 }

@@ -21,11 +21,10 @@ import (
 //     and /v1/ or /v2/; https://index.docker.io/v1/ is Docker Hub;
 //   - * stands for any text within one part of a host name (*.example.com);
 //   - the port has to be the same, and the path the beginning of the repository's;
-//   - of several that match the most specific counts, and of the same entry in several
-//     Secrets the first one's.
+//   - of several that match the most specific comes first, and of the same entry in
+//     several Secrets the first one's; where one is refused, the next is tried.
 //
-// Unlike the kubelet it does not go on to a second match when the first is refused. An
-// entry whose name is no URL is passed by. An error names the Secret by its place in the
+// An entry whose name is no URL is passed by. An error names the Secret by its place in the
 // list, from 0, and holds nothing of its content.
 //
 // go-containerregistry has a module for this, which quotes content in its errors and
@@ -39,9 +38,7 @@ func PullSecretKeychain(secrets [][]byte) (authn.Keychain, error) {
 		}
 		for entry, auth := range auths {
 			if key, ok := entryKey(entry); ok {
-				if _, taken := keys.auths[key]; !taken {
-					keys.add(key, auth)
-				}
+				keys.add(key, auth)
 			}
 		}
 	}
@@ -54,15 +51,17 @@ func PullSecretKeychain(secrets [][]byte) (authn.Keychain, error) {
 
 type pullSecrets struct {
 	order []string
-	auths map[string]authn.AuthConfig
+	auths map[string][]authn.AuthConfig
 }
 
 func (p *pullSecrets) add(key string, auth authn.AuthConfig) {
 	if p.auths == nil {
-		p.auths = map[string]authn.AuthConfig{}
+		p.auths = map[string][]authn.AuthConfig{}
 	}
-	p.auths[key] = auth
-	p.order = append(p.order, key)
+	if len(p.auths[key]) == 0 {
+		p.order = append(p.order, key)
+	}
+	p.auths[key] = append(p.auths[key], auth)
 }
 
 // readDockerConfig tells the two formats apart by the key auths, at which the older one
@@ -107,20 +106,34 @@ func entryKey(entry string) (string, bool) {
 
 // Resolve implements authn.Keychain.
 func (p *pullSecrets) Resolve(target authn.Resource) (authn.Authenticator, error) {
+	for _, auth := range p.all(target) {
+		return auth, nil
+	}
+	return authn.Anonymous, nil
+}
+
+// all that match, in the order in which they are to be tried.
+func (p *pullSecrets) all(target authn.Resource) []authn.Authenticator {
 	host, below, _ := strings.Cut(target.String(), "/")
 	hub := host == name.DefaultRegistry
 	if hub {
 		host = "docker.io"
 	}
-	for _, key := range p.order {
-		if matches(key, host, "/"+below) {
-			return authn.FromConfig(p.auths[key]), nil
+	var found []authn.Authenticator
+	add := func(key string) {
+		for _, auth := range p.auths[key] {
+			found = append(found, authn.FromConfig(auth))
 		}
 	}
-	if auth, ok := p.auths[name.DefaultRegistry]; ok && hub {
-		return authn.FromConfig(auth), nil
+	for _, key := range p.order {
+		if matches(key, host, "/"+below) {
+			add(key)
+		}
 	}
-	return authn.Anonymous, nil
+	if len(found) == 0 && hub {
+		add(name.DefaultRegistry)
+	}
+	return found
 }
 
 func matches(key, host, below string) bool {

@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -30,43 +32,114 @@ type access struct {
 	id string
 }
 
-// access finds the credentials that kc has for the repository. What is fetched with them
-// is kept under the id, which is made of the credentials themselves and not of the
-// keychain: two tenants share what was fetched only if they hold the same secret, or
-// both hold none.
-func (c *Client) access(ctx context.Context, repo name.Repository, kc authn.Keychain) (access, error) {
+// access finds the credentials that kc has for the repository, in the order in which they
+// are to be tried; one without any where it has none. What is fetched with them is kept
+// under the id, which is made of the credentials themselves and not of the keychain: two
+// tenants share what was fetched only if they hold the same secret, or both hold none.
+func (c *Client) access(ctx context.Context, repo name.Repository, kc authn.Keychain) ([]access, error) {
 	if kc == nil {
 		kc = c.keychain
 	}
-	var config *authn.AuthConfig
+	var all []access
 	for _, keys := range append([]authn.Keychain{kc}, c.clouds...) {
-		if keys == nil || config != nil {
+		if keys == nil || len(all) > 0 {
 			continue
 		}
-		var err error
-		if config, err = credentials(ctx, repo, keys); err != nil {
-			return access{}, fmt.Errorf("finding credentials: %w", err)
+		found, err := credentials(ctx, repo, keys)
+		if err != nil {
+			return nil, fmt.Errorf("finding credentials: %w", err)
+		}
+		for _, config := range found {
+			who := access{config: config, id: c.idOf(config)}
+			if !slices.ContainsFunc(all, func(a access) bool { return a.id == who.id }) {
+				all = append(all, who)
+			}
 		}
 	}
-	if config == nil {
-		return access{}, nil
+	if len(all) == 0 {
+		return []access{{}}, nil
 	}
-	mac := hmac.New(sha256.New, c.secret)
-	fmt.Fprintf(mac, "%q %q %q %q %q", config.Username, config.Password, config.Auth, config.IdentityToken, config.RegistryToken)
-	return access{config: config, id: hex.EncodeToString(mac.Sum(nil))}, nil
+	return all[:min(len(all), limits.RegistryCredentials)], nil
 }
 
-// credentials is nil where the keychain has none.
-func credentials(ctx context.Context, repo name.Repository, keys authn.Keychain) (*authn.AuthConfig, error) {
-	auth, err := authn.Resolve(ctx, keys, repo)
+func (c *Client) idOf(config *authn.AuthConfig) string {
+	mac := hmac.New(sha256.New, c.secret)
+	fmt.Fprintf(mac, "%q %q %q %q %q", config.Username, config.Password, config.Auth, config.IdentityToken, config.RegistryToken)
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// several is a keychain that may have more than one set of credentials for a repository.
+type several interface {
+	all(target authn.Resource) []authn.Authenticator
+}
+
+// credentials is empty where the keychain has none.
+func credentials(ctx context.Context, repo name.Repository, keys authn.Keychain) ([]*authn.AuthConfig, error) {
+	var found []authn.Authenticator
+	if many, ok := keys.(several); ok {
+		found = many.all(repo)
+	} else {
+		one, err := authn.Resolve(ctx, keys, repo)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, one)
+	}
+	var configs []*authn.AuthConfig
+	for _, auth := range found {
+		config, err := authn.Authorization(ctx, auth)
+		if err != nil {
+			return nil, err
+		}
+		if config != nil && *config != (authn.AuthConfig{}) {
+			configs = append(configs, config)
+		}
+	}
+	return configs, nil
+}
+
+// inTurn runs f with each set of credentials that there is for the repository until the
+// registry refuses one no more, as the kubelet does. The one that it took the last time
+// comes first. Where it refuses all, the first one's error is what is told.
+func inTurn[T any](ctx context.Context, c *Client, repository string, kc authn.Keychain, f func(*session) (T, error)) (T, error) {
+	var zero T
+	repo, all, err := c.target(ctx, repository, kc)
 	if err != nil {
-		return nil, err
+		return zero, err
 	}
-	config, err := authn.Authorization(ctx, auth)
-	if err != nil || config == nil || *config == (authn.AuthConfig{}) {
-		return nil, err
+	set := repo.Name()
+	for _, who := range all {
+		set += "\x00" + who.id
 	}
-	return config, nil
+	order := slices.Clone(all)
+	if known, ok := c.taken.Get(set); ok {
+		slices.SortStableFunc(order, func(a, b access) int { return cmp.Compare(rank(a.id == known), rank(b.id == known)) })
+	}
+	refusals := map[string]error{}
+	for _, who := range order {
+		value, err := f(c.session(repo, who))
+		if !refused(err) || len(all) == 1 {
+			if err == nil && len(all) > 1 {
+				c.taken.Add(set, who.id, limits.RegistryMemory)
+			}
+			return value, err
+		}
+		refusals[who.id] = err
+	}
+	return zero, refusals[all[0].id]
+}
+
+func rank(first bool) int {
+	if first {
+		return 0
+	}
+	return 1
+}
+
+// refused says whether it is the credentials that the registry does not take.
+func refused(err error) bool {
+	var known *Error
+	return errors.As(err, &known) && (known.Status == http.StatusUnauthorized || known.Status == http.StatusForbidden)
 }
 
 // session is all that requests to one repository with one set of credentials share.
@@ -282,14 +355,18 @@ func readBounded(resp *http.Response, r request) ([]byte, error) {
 	if resp.ContentLength > r.limit {
 		return nil, tooLarge
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, r.limit+1))
-	if err != nil {
+	var body bytes.Buffer
+	if resp.ContentLength > 0 {
+		// Made once in its size: a large attestation would be copied a dozen times.
+		body.Grow(int(resp.ContentLength) + bytes.MinRead)
+	}
+	if _, err := body.ReadFrom(io.LimitReader(resp.Body, r.limit+1)); err != nil {
 		return nil, fmt.Errorf("reading the answer: %w", err)
 	}
-	if int64(len(body)) > r.limit {
+	if int64(body.Len()) > r.limit {
 		return nil, tooLarge
 	}
-	return body, nil
+	return body.Bytes(), nil
 }
 
 // statusOf is the status that a request ended with, its login included, and 0 for none.

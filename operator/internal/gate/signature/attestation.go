@@ -30,34 +30,45 @@ type attested struct {
 // A statement passes if it does not say of itself that it failed, and the demand's
 // policy, if there is one, denies nothing. Only statements that an authority signed are
 // looked at, and never as anything but the type that they say.
-func (r *run) attestation(j *judgement, a gate.AttestationRule, held []*stored) {
+//
+// The answer has three values. What was not read may be any statement by anybody, and a
+// statement that no authority accepted may be of one whose key cannot be used. The demand
+// is met, or not met, if that is so whatever those turn out to be; else it is undecided.
+func (r *run) attestation(j *judgement, a gate.AttestationRule, held *evidence) {
 	var ofType []*stored
-	for _, s := range held {
+	for _, s := range held.attestations {
 		if s.statement != nil && s.statement.predicateType == a.PredicateType {
 			ofType = append(ofType, s)
 		}
 	}
-	found, t := r.attestedBy(j, a, ofType)
-	if len(t.unknown) > 0 && (len(found) == 0 || isScan(a.PredicateType) && len(found) < len(ofType)) && len(ofType) > 0 {
-		// What nobody accepted yet may be theirs.
-		j.undecided = append(j.undecided, r.unusable(t.unknown))
-		return
-	}
-	if len(found) == 0 {
-		j.deny = append(j.deny, t.unattested(j, a, len(ofType)))
-		return
-	}
+	d := demanded{AttestationRule: a, held: len(ofType)}
+	d.found, d.rest, d.tally = r.attestedBy(j, a, ofType)
+	d.unread = held.unreadOf(a.PredicateType)
 	if isScan(a.PredicateType) {
-		r.newestPasses(j, a, found)
+		d.unreadable = r.unreadableBy(j, a, held.unreadable)
+		r.newestPasses(j, d)
 	} else {
-		r.onePasses(j, a, found)
+		r.onePasses(j, d)
 	}
 }
 
-// attestedBy asks the demand's authorities about statements. The tally holds what is
-// needed to say who did not make one.
-func (r *run) attestedBy(j *judgement, a gate.AttestationRule, ofType []*stored) ([]attested, tally) {
-	var t tally
+// demanded is one demand with what there is to meet it.
+type demanded struct {
+	gate.AttestationRule
+	tally
+	// held is how many statements of the type there are.
+	held int
+	// found are by the demand's authorities.
+	found []attested
+	// unreadable says which scans of theirs cannot be read, and why.
+	unreadable []string
+	// rest are about the image, and by an authority whose key cannot be used, if by any.
+	rest []*stored
+}
+
+// attestedBy asks the demand's authorities about statements. The rest may be by those
+// that could not be asked. The tally holds what is needed to say who did not make one.
+func (r *run) attestedBy(j *judgement, a gate.AttestationRule, ofType []*stored) (found []attested, rest []*stored, t tally) {
 	byIndex := make([]attested, len(ofType))
 	names := authorityNames(j.rule.Authorities)
 	for i, authority := range j.rule.Authorities {
@@ -84,78 +95,143 @@ func (r *run) attestedBy(j *judgement, a gate.AttestationRule, ofType []*stored)
 		}
 	}
 	t.missing, t.unknown = sorted(t.missing), sorted(t.unknown)
-	return slices.DeleteFunc(byIndex, func(at attested) bool { return at.statement == nil }), t
+	for i, at := range byIndex {
+		switch {
+		case at.statement != nil:
+			found = append(found, at)
+		case len(t.unknown) > 0 && ofType[i].statement.isAbout(j.digest):
+			rest = append(rest, ofType[i])
+		}
+	}
+	return found, rest, t
+}
+
+// unreadableBy says of statements that cannot be read and seem to be of the type which
+// are by the demand's authorities, or may be by one that cannot be asked. That is told
+// from the envelope alone: what they are about is not known.
+func (r *run) unreadableBy(j *judgement, a gate.AttestationRule, held []*stored) []string {
+	var reasons []string
+	names := authorityNames(j.rule.Authorities)
+	for i, authority := range j.rule.Authorities {
+		if len(a.Authorities) > 0 && !slices.Contains(a.Authorities, names[i]) {
+			continue
+		}
+		v, unusable := r.verifier(authority)
+		for _, s := range held {
+			if r.ctx.Err() != nil || s.hint != "" && s.hint != a.PredicateType {
+				continue
+			}
+			if unusable != nil || v.signed(r.ctx, s) {
+				reasons = append(reasons, fmt.Sprintf("one by authority %s cannot be read (%v)", names[i], s.unreadable))
+			}
+		}
+	}
+	return sorted(reasons)
 }
 
 // unattested says that no authority made a statement of the type.
-func (t tally) unattested(j *judgement, a gate.AttestationRule, held int) said {
-	if len(t.missing) == 0 {
+func (d demanded) unattested(j *judgement) said {
+	if len(d.missing) == 0 {
 		return said{
 			outcome: gate.ImageUntrusted,
-			message: fmt.Sprintf("no authority of rule %s may make the attestation of type %s that it asks for", j.rule.Match, a.PredicateType),
+			message: fmt.Sprintf("no authority of rule %s may make the attestation of type %s that it asks for", j.rule.Match, d.PredicateType),
 			remedy:  "name authorities of the rule in attestations[].authorities",
 		}
 	}
-	command := "cosign attest --type " + a.PredicateType + " --predicate predicate.json "
-	if t.keyed || !t.keyless {
+	command := "cosign attest --type " + d.PredicateType + " --predicate predicate.json "
+	if d.keyed || !d.keyless {
 		command += "--key cosign.key "
 	}
 	s := said{
 		outcome: gate.ImageUnsigned,
-		message: fmt.Sprintf("image has no attestation of type %s that authority %s accepts", a.PredicateType, list(t.missing, "or")),
+		message: fmt.Sprintf("image has no attestation of type %s that authority %s accepts", d.PredicateType, list(d.missing, "or")),
 		remedy:  "attest it: " + command + j.image.Repository + "@" + j.digest.text,
 	}
-	if held > 0 {
+	if d.held > 0 {
 		s.outcome = gate.ImageUntrusted
-		s.remedy = fmt.Sprintf("the registry holds %s of this type that none of them accepts%s; %s", plural(held, "attestation"), because(t.reasons), s.remedy)
+		s.remedy = fmt.Sprintf("the registry holds %s of this type that none of them accepts%s; %s", plural(d.held, "attestation"), because(d.reasons), s.remedy)
 	}
 	return s
 }
 
-func (r *run) onePasses(j *judgement, a gate.AttestationRule, found []attested) {
+func (r *run) onePasses(j *judgement, d demanded) {
 	var reasons, failures []string
 	passed := false
-	for _, at := range found {
-		denied, err := r.objections(a, at.statement)
+	for _, at := range d.found {
+		denied, err := r.objections(d.AttestationRule, at.statement)
 		switch {
 		case err != nil:
 			failures = append(failures, err.Error())
 		case len(denied) > 0:
 			reasons = append(reasons, denied...)
 		default:
-			j.pass(a, at)
+			j.pass(d.AttestationRule, at)
 			passed = true
 		}
 	}
 	switch {
 	case passed:
 	case len(failures) > 0:
-		j.undecided = append(j.undecided, undecidedPolicy(a, failures))
+		j.undecided = append(j.undecided, undecidedPolicy(d.AttestationRule, failures))
+	case len(d.unread) > 0 || slices.ContainsFunc(d.rest, func(s *stored) bool { return r.mayPass(d, s) }):
+		j.undecided = append(j.undecided, r.unsettled(d.tally))
+	case len(d.found) == 0:
+		j.deny = append(j.deny, d.unattested(j))
 	default:
-		j.deny = append(j.deny, objection(a, reasons))
+		j.deny = append(j.deny, objection(d.AttestationRule, reasons))
 	}
 }
 
-func (r *run) newestPasses(j *judgement, a gate.AttestationRule, found []attested) {
+// mayPass says whether a statement would do if it were by one of the demand's authorities.
+func (r *run) mayPass(d demanded, s *stored) bool {
+	denied, err := r.objections(d.AttestationRule, s.statement)
+	return err != nil || len(denied) == 0
+}
+
+func (r *run) newestPasses(j *judgement, d demanded) {
 	var reasons, failures []string
-	newest := newestScans(found)
+	newest, latest := newestScans(d.found)
+	// timeless says that a scan is refused that no newer one can stand in for.
+	timeless := false
 	for _, at := range newest {
-		denied, err := r.objections(a, at.statement)
+		denied, err := r.objections(d.AttestationRule, at.statement)
 		if err != nil {
 			failures = append(failures, err.Error())
 		}
 		reasons = append(reasons, denied...)
+		timeless = timeless || len(denied) > 0 && scanTime(at.statement).IsZero()
 	}
 	switch {
+	case (len(d.found) == 0 || len(reasons) > 0 && !timeless) && r.mayDo(d, latest):
+		j.undecided = append(j.undecided, r.unsettled(d.tally))
+	case len(d.found) == 0:
+		j.deny = append(j.deny, d.unattested(j))
 	case len(reasons) > 0:
-		j.deny = append(j.deny, objection(a, reasons))
+		j.deny = append(j.deny, objection(d.AttestationRule, reasons))
 	case len(failures) > 0:
-		j.undecided = append(j.undecided, undecidedPolicy(a, failures))
+		j.undecided = append(j.undecided, undecidedPolicy(d.AttestationRule, failures))
+	case len(d.unread)+len(d.rest) > 0:
+		// Any of them may be a newer one that finds something.
+		j.undecided = append(j.undecided, r.unsettled(d.tally))
+	case len(d.unreadable) > 0:
+		// So may these. They never pass, so that they cannot stand in for one that does not.
+		j.undecided = append(j.undecided, said{
+			message: fmt.Sprintf("attestation of type %s may be newer than those that can be read: %s", d.PredicateType, shown(d.unreadable)),
+			remedy:  "correct what writes it, attest anew, and remove the one that cannot be read from the repository",
+		})
 	default:
 		for _, at := range newest {
-			j.pass(a, at)
+			j.pass(d.AttestationRule, at)
 		}
 	}
+}
+
+// mayDo says whether a scan could meet the demand in place of those that were found, the
+// latest of which is of that time: one that was not read, or a newer one that passes.
+func (r *run) mayDo(d demanded, latest time.Time) bool {
+	return len(d.unread) > 0 || slices.ContainsFunc(d.rest, func(s *stored) bool {
+		return (len(d.found) == 0 || scanTime(s.statement).After(latest)) && r.mayPass(d, s)
+	})
 }
 
 func (j *judgement) pass(a gate.AttestationRule, at attested) {
@@ -188,12 +264,14 @@ func undecidedPolicy(a gate.AttestationRule, failures []string) said {
 
 // objections to a statement, none if it passes.
 func (r *run) objections(a gate.AttestationRule, s *statement) ([]string, error) {
-	predicate, err := s.decodedPredicate()
-	if err != nil {
-		return nil, err
-	}
-	if failed := ownResult(s.predicateType, predicate); failed != "" {
-		return []string{failed}, nil
+	if hasResult(s.predicateType) {
+		predicate, err := s.decodedPredicate()
+		if err != nil {
+			return nil, err
+		}
+		if failed := ownResult(s.predicateType, predicate); failed != "" {
+			return []string{failed}, nil
+		}
 	}
 	if a.Policy == "" {
 		return nil, nil
@@ -202,7 +280,9 @@ func (r *run) objections(a gate.AttestationRule, s *statement) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	return policy.Evaluate(r.ctx, a.Policy, document)
+	denied, err := policy.Evaluate(r.ctx, a.Policy, document)
+	r.unsure = r.unsure || err != nil
+	return denied, err
 }
 
 func validatePolicy(module string) error {
@@ -223,6 +303,12 @@ const (
 // isScan says whether statements of a type report vulnerabilities as of a time.
 func isScan(predicateType string) bool {
 	return predicateType == predicateCosignVuln || predicateType == predicateVulns || strings.HasPrefix(predicateType, predicateVulns+"/")
+}
+
+// hasResult says whether a statement of a type says itself whether it passed. Others are
+// not decoded where no policy asks: an SBOM takes many times its size in memory.
+func hasResult(predicateType string) bool {
+	return isScan(predicateType) || strings.HasPrefix(predicateType, predicateTestResult) || strings.HasPrefix(predicateType, predicateVerification)
 }
 
 // ownResult says what a statement that failed by its own account says, "" for one that
@@ -256,22 +342,20 @@ func text(v any, path ...string) string {
 
 // newestScans are all that may be the newest: those with the latest time, and those
 // without a time.
-func newestScans(found []attested) []attested {
+func newestScans(found []attested) (newest []attested, latest time.Time) {
 	times := make([]time.Time, len(found))
-	var latest time.Time
 	for i, at := range found {
 		times[i] = scanTime(at.statement)
 		if times[i].After(latest) {
 			latest = times[i]
 		}
 	}
-	var out []attested
 	for i, at := range found {
 		if times[i].IsZero() || times[i].Equal(latest) {
-			out = append(out, at)
+			newest = append(newest, at)
 		}
 	}
-	return out
+	return newest, latest
 }
 
 // scanTime is zero for a scan that does not say when it was.

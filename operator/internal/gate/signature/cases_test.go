@@ -277,13 +277,13 @@ func TestEnough_IsWhatSatisfiesEveryGate(t *testing.T) {
 			for _, rule := range tc.rules {
 				configs = append(configs, input(rule).Gate)
 			}
-			if got := Enough(tc.ctx, configs, &image); got != tc.want {
+			if got := New().Enough(tc.ctx, configs, &image); got != tc.want {
 				t.Errorf("got %v", got)
 			}
 		})
 	}
 	signed := byChildren(anyOf(0), []gate.Signature{claim(t, keys()[0], testkit.DigestOf("amd"))}, []gate.Signature{claim(t, keys()[0], testkit.DigestOf("arm"))})
-	if !Enough(t.Context(), []gate.Config{signed.Gate}, &signed.Images[0]) {
+	if !New().Enough(t.Context(), []gate.Config{signed.Gate}, &signed.Images[0]) {
 		t.Error("signed children are not enough")
 	}
 }

@@ -10,16 +10,26 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
 const policyName = "signature"
 
-// Check implements gate.Check.
-type Check struct{}
+// Check implements gate.Check. What it decided it keeps, so that one is made for a process.
+type Check struct {
+	memo *memo
+	// large is held while an image with much evidence is judged.
+	large chan struct{}
+}
 
 // New makes the check.
-func New() *Check { return &Check{} }
+func New() *Check { return &Check{memo: newMemo(limits.Verifications), large: make(chan struct{}, 1)} }
+
+// Collectors returns the check's metrics, for registration.
+func (c *Check) Collectors() []prometheus.Collector { return []prometheus.Collector{c.memo.asked} }
 
 // Needs says what the decision over an image takes of the registry; with false not even
 // its digest, and nothing has to be asked.
@@ -51,7 +61,7 @@ func Needed(cfg gate.Config, image gate.Image) bool {
 // older formats need not be looked for. It never is where a scan is asked for: the
 // newest one decides, and it may be in the format that was not looked at. Nor is it where
 // children count and none are known.
-func Enough(ctx context.Context, configs []gate.Config, image *gate.Image) bool {
+func (c *Check) Enough(ctx context.Context, configs []gate.Config, image *gate.Image) bool {
 	for _, cfg := range configs {
 		want, ok := Needs(cfg, *image)
 		if !ok {
@@ -60,7 +70,7 @@ func Enough(ctx context.Context, configs []gate.Config, image *gate.Image) bool 
 		if slices.ContainsFunc(want.Predicates, isScan) || want.Children && len(image.Children) == 0 {
 			return false
 		}
-		r := newRun(ctx, &gate.Input{Gate: cfg})
+		r := c.newRun(ctx, &gate.Input{Gate: cfg})
 		r.judge(image)
 		if len(r.findings.Deny)+len(r.findings.Undecided) > 0 {
 			return false
@@ -70,8 +80,8 @@ func Enough(ctx context.Context, configs []gate.Config, image *gate.Image) bool 
 }
 
 // Evaluate judges every image of the input.
-func (*Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
-	r := newRun(ctx, in)
+func (c *Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
+	r := c.newRun(ctx, in)
 	for i := range in.Images {
 		r.judge(&in.Images[i])
 	}
@@ -82,12 +92,15 @@ func (*Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
 type run struct {
 	ctx       context.Context
 	in        *gate.Input
+	check     *Check
 	verifiers map[authorityID]readyVerifier
-	findings  gate.Findings
+	// unsure says that a policy failed, be it for lack of time.
+	unsure   bool
+	findings gate.Findings
 }
 
-func newRun(ctx context.Context, in *gate.Input) *run {
-	return &run{ctx: ctx, in: in, verifiers: map[authorityID]readyVerifier{}}
+func (c *Check) newRun(ctx context.Context, in *gate.Input) *run {
+	return &run{ctx: ctx, in: in, check: c, verifiers: map[authorityID]readyVerifier{}}
 }
 
 func (r *run) judge(image *gate.Image) {
@@ -123,37 +136,78 @@ func (r *run) verify(image *gate.Image, rule gate.ImageRule) {
 		r.undecided(image, "the image's digest is not known: "+err.Error(), "try again; if it stays, report it with the Gate and the image")
 		return
 	}
-	held := readEvidence(r.ctx, image.Signatures, image.Attestations)
 	j := judgement{image: image, rule: rule, digest: d}
-	switch {
-	case rule.Require.None:
-	case rule.ByChildren && len(image.Children) > 0:
-		r.children(&j)
-	default:
-		r.signatures(&j, held.signatures)
-	}
-	for _, a := range rule.Attestations {
-		r.attestation(&j, a, held.attestations)
+	defer r.check.enter(r.ctx, image)()
+	key := keyOf(image, rule)
+	known := false
+	if j.reached, known = r.check.memo.get(key); !known {
+		r.reach(&j)
 	}
 	if r.ctx.Err() != nil {
 		r.undecided(image, "verifying signatures took too long", "remove signatures that nobody needs from the registry, or authorities from the rule")
 		return
 	}
+	if !known && !r.unsure && len(j.undecided) == 0 {
+		r.check.memo.put(key, j.reached)
+	}
 	r.conclude(&j)
 }
 
+// enter waits for the turn of an image with much evidence, until ctx is over, which then
+// ends its judgement too. The caller has to leave.
+func (c *Check) enter(ctx context.Context, image *gate.Image) (leave func()) {
+	bytes := 0
+	for _, list := range [][]gate.Signature{image.Signatures, image.Attestations} {
+		for i := range list {
+			bytes += len(list[i].Bundle) + len(list[i].Payload)
+		}
+	}
+	if c.large == nil || bytes < limits.LargeEvidence {
+		return func() {}
+	}
+	select {
+	case c.large <- struct{}{}:
+		return func() { <-c.large }
+	case <-ctx.Done():
+		return func() {}
+	}
+}
+
+// reach decides.
+func (r *run) reach(j *judgement) {
+	r.unsure = false
+	held := readEvidence(r.ctx, j.image.Signatures, j.image.Attestations)
+	switch {
+	case j.rule.Require.None:
+	case j.rule.ByChildren && len(j.image.Children) > 0:
+		r.children(j)
+	default:
+		r.signatures(j, &held)
+	}
+	for _, a := range j.rule.Attestations {
+		r.attestation(j, a, &held)
+	}
+}
+
 // signatures of the image itself.
-func (r *run) signatures(j *judgement, held []*stored) {
-	t := r.count(j.rule, held, j.digest)
+func (r *run) signatures(j *judgement, held *evidence) {
+	j.authorities, j.identities = r.signed(j, held, "image", j.digest)
+}
+
+// signed says by whom what, the image or a child of an index, is signed; none where that
+// does not satisfy the rule.
+func (r *run) signed(j *judgement, held *evidence, what string, d digest) (authorities, identities []string) {
+	t := r.count(j.rule, held, d)
 	j.warnings = append(j.warnings, t.warnings...)
 	switch {
 	case t.satisfies(j.rule):
-		j.authorities, j.identities = t.accepted, t.identities
+		return t.accepted, t.identities
 	case t.couldSatisfy(j.rule):
-		j.undecided = append(j.undecided, r.unusable(t.unknown))
+		j.undecided = append(j.undecided, r.unsettled(t))
 	default:
-		j.deny = append(j.deny, t.said(j, "image", len(held), j.digest))
+		j.deny = append(j.deny, t.said(j, what, len(held.signatures), d))
 	}
+	return nil, nil
 }
 
 // children holds every image of an index to the rule, and not the index: its digest is
@@ -167,29 +221,34 @@ func (r *run) children(j *judgement) {
 			j.undecided = append(j.undecided, said{message: what + " cannot be verified: " + err.Error(), remedy: "try again; if it stays, build the index anew"})
 			continue
 		}
-		held := readEvidence(r.ctx, c.Signatures).signatures
-		t := r.count(j.rule, held, d)
-		j.warnings = append(j.warnings, t.warnings...)
-		switch {
-		case t.satisfies(j.rule):
-			j.authorities, j.identities = append(j.authorities, t.accepted...), append(j.identities, t.identities...)
-		case t.couldSatisfy(j.rule):
-			j.undecided = append(j.undecided, r.unusable(t.unknown))
-		default:
-			j.deny = append(j.deny, t.said(j, what, len(held), d))
-		}
+		held := readEvidence(r.ctx, c.Signatures)
+		authorities, identities := r.signed(j, &held, what, d)
+		j.authorities, j.identities = append(j.authorities, authorities...), append(j.identities, identities...)
 	}
 }
 
-func (r *run) unusable(authorities []string) said {
-	return said{
-		message: strings.Join(authorities, "; "),
-		remedy:  "make it readable and correct, see spec.images of gate " + r.in.Gate.Name,
+// unsettled says what keeps the decision from being made: keys that cannot be used, and
+// what may be asked for and was not read.
+func (r *run) unsettled(t tally) said {
+	reasons, remedies := slices.Clone(t.unknown), []string{}
+	if len(reasons) > 0 {
+		remedies = append(remedies, "make it readable and correct, see spec.images of gate "+r.in.Gate.Name)
 	}
+	if len(t.unread) > 0 {
+		reasons = append(reasons, "what may be asked for is not read: "+shown(t.unread))
+		remedies = append(remedies, "remove it from the repository, or store less in its place")
+	}
+	return said{message: strings.Join(reasons, "; "), remedy: strings.Join(remedies, "; ")}
 }
 
 // said of what, an image or a child of an index, that does not satisfy the rule.
 func (t tally) said(j *judgement, what string, held int, d digest) said {
+	if j.rule.Require.All && len(t.missing) == 0 && len(t.shared) > 0 {
+		return said{
+			outcome: gate.ImageUntrusted, message: t.complaint(j.rule, what),
+			remedy: "have somebody else sign too, or give each of the authorities a key or an identity of its own",
+		}
+	}
 	command := signCommand(t.keyed || !t.keyless, j.image.Repository+"@"+d.text)
 	if held == 0 {
 		return said{outcome: gate.ImageUnsigned, message: t.complaint(j.rule, what), remedy: "sign it: " + command}

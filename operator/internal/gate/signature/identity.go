@@ -94,6 +94,23 @@ func newAttempt(log, sct bool, lacks ...string) attempt {
 // accepts says who made a signature or attestation, if it is one whom the authority
 // names. The error is the reason of the strictest attempt.
 func (i *identity) accepts(ctx context.Context, s *stored, image digest) (acceptance, error) {
+	if err := s.cannotBeAccepted(); err != nil {
+		return acceptance{}, err
+	}
+	made, err := i.made(ctx, s, func() verify.ArtifactPolicyOption { return artifactOf(s, image) })
+	if err != nil {
+		return acceptance{}, err
+	}
+	return made, s.concerns(image)
+}
+
+func (i *identity) signed(ctx context.Context, s *stored) bool {
+	_, err := i.made(ctx, s, verify.WithoutArtifactUnsafe)
+	return err == nil
+}
+
+// made says by whom, if by whom the authority names. Each attempt reads the artifact.
+func (i *identity) made(ctx context.Context, s *stored, artifact func() verify.ArtifactPolicyOption) (acceptance, error) {
 	who, err := i.names(s)
 	if err != nil {
 		return acceptance{}, err
@@ -103,9 +120,9 @@ func (i *identity) accepts(ctx context.Context, s *stored, image digest) (accept
 		if ctx.Err() != nil {
 			return acceptance{}, context.Cause(ctx)
 		}
-		err := guarded(func() error { return i.verify(s, a, artifactOf(s, image)) })
+		err := guarded(func() error { return i.verify(s, a, artifact()) })
 		if err == nil {
-			return acceptance{signer: who, identity: who, lacks: a.lacks}, s.concerns(image)
+			return acceptance{signer: who, identity: who, lacks: a.lacks}, nil
 		}
 		if reason == nil {
 			reason = err
@@ -119,8 +136,6 @@ func (i *identity) accepts(ctx context.Context, s *stored, image digest) (accept
 // than one way, and Fulcio issues none.
 func (i *identity) names(s *stored) (string, error) {
 	switch {
-	case s.problem != nil:
-		return "", s.problem
 	case s.uncertified != nil:
 		return "", s.uncertified
 	case s.certificate == nil:

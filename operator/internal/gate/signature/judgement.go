@@ -14,6 +14,11 @@ type judgement struct {
 	image  *gate.Image
 	rule   gate.ImageRule
 	digest digest
+	reached
+}
+
+// reached is what was decided, without who asked and where the image is named.
+type reached struct {
 	// authorities whose signatures were accepted, and identities of their certificates.
 	authorities, identities []string
 	// attesters and attestedBy are the same for attestations.
@@ -28,6 +33,36 @@ type said struct {
 	// outcome that it makes of the image, where it denies.
 	outcome         gate.ImageOutcome
 	message, remedy string
+}
+
+func (r *reached) lists() []*[]string {
+	return []*[]string{&r.authorities, &r.identities, &r.attesters, &r.attestedBy, &r.attestations}
+}
+
+// clone shares nothing: lists are sorted in place.
+func (r reached) clone() reached {
+	for _, l := range r.lists() {
+		*l = slices.Clone(*l)
+	}
+	r.deny, r.undecided, r.warnings = slices.Clone(r.deny), slices.Clone(r.undecided), slices.Clone(r.warnings)
+	return r
+}
+
+// size of its texts, in bytes.
+func (r *reached) size() int {
+	n := 0
+	for _, l := range r.lists() {
+		for _, s := range *l {
+			n += len(s)
+		}
+	}
+	for _, s := range r.deny {
+		n += len(s.message) + len(s.remedy)
+	}
+	for _, w := range r.warnings {
+		n += len(w.authority) + len(w.lacks)
+	}
+	return n
 }
 
 // conclude reports. Attestations that were accepted are told in any case; who signed

@@ -95,27 +95,51 @@ func newKey(text string) (*key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the key cannot be used: %w", err)
 	}
-	block, _ := pem.Decode([]byte(text))
-	return &key{id: string(block.Bytes), verifier: verifier}, nil
+	id, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return nil, fmt.Errorf("the key cannot be used: %w", err)
+	}
+	return &key{id: string(id), verifier: verifier}, nil
+}
+
+// SameKey says whether two texts are one key, however each is written.
+func SameKey(a, b string) bool {
+	one, err := parsePublicKey(a)
+	if err != nil {
+		return false
+	}
+	other, err := parsePublicKey(b)
+	if err != nil {
+		return false
+	}
+	equal, ok := one.(interface{ Equal(crypto.PublicKey) bool })
+	return ok && equal.Equal(other)
 }
 
 // accepts says whether the key made this signature or attestation. What else came with
 // it does not matter: the key is enough.
 func (k *key) accepts(_ context.Context, s *stored, image digest) (acceptance, error) {
-	switch {
-	case s.problem != nil:
-		return acceptance{}, s.problem
-	case !s.keyed:
-		return acceptance{}, errors.New("it is signed with a certificate and not with a key")
+	if err := s.cannotBeAccepted(); err != nil {
+		return acceptance{}, err
 	}
-	err := guarded(func() error {
-		_, err := k.verifier.Verify(view{stored: s, by: byKey{}}, verify.NewPolicy(artifactOf(s, image), verify.WithKey()))
-		return err
-	})
-	if err != nil {
+	if err := k.verify(s, artifactOf(s, image)); err != nil {
 		return acceptance{}, err
 	}
 	return acceptance{signer: k.id}, s.concerns(image)
+}
+
+func (k *key) signed(_ context.Context, s *stored) bool {
+	return k.verify(s, verify.WithoutArtifactUnsafe()) == nil
+}
+
+func (k *key) verify(s *stored, artifact verify.ArtifactPolicyOption) error {
+	if !s.keyed {
+		return errors.New("it is signed with a certificate and not with a key")
+	}
+	return guarded(func() error {
+		_, err := k.verifier.Verify(view{stored: s, by: byKey{}}, verify.NewPolicy(artifact, verify.WithKey()))
+		return err
+	})
 }
 
 // verifiersOf lists the schemes that cosign's versions sign with under one kind of key:

@@ -3,6 +3,7 @@ package signature
 import (
 	"crypto/x509"
 	"encoding/base64"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -314,6 +315,19 @@ func TestCheck_CountsSignersAndNotPatterns(t *testing.T) {
 	if diff := got.diff(want); diff != "" {
 		t.Error(diff)
 	}
+	rule.Require, rule.Authorities = gate.Requirement{All: true}, rule.Authorities[:2]
+	shared := judge(t, input(rule, by("alice", "alice")...))
+	if diff := shared.diff(judged{Outcome: gate.ImageUntrusted, Deny: []string{
+		"image needs a signature of every authority, each by another signer, and reviewers and staff are satisfied by 1 signer alone"}}); diff != "" || !strings.Contains(shared.remedy, "somebody else") {
+		t.Errorf("all, by one person: %s %s", diff, shared.remedy)
+	}
+	if diff := judge(t, input(rule, by("bob", "alice")...)).diff(judged{Outcome: gate.ImageVerified, Authority: "reviewers,staff", Identity: want.Identity}); diff != "" {
+		t.Errorf("all, by two: %s", diff)
+	}
+	mayBeBobs := append(by("alice"), unreadPiece(testkit.PredicateSign))
+	if diff := judge(t, input(rule, mayBeBobs...)).diff(judged{Outcome: gate.ImageError, Undecided: []string{notRead}}); diff != "" {
+		t.Errorf("all, by one, and something was not read: %s", diff)
+	}
 }
 
 func TestDistinct_IsTheLargestNumberOfPairs(t *testing.T) {
@@ -327,22 +341,26 @@ func TestDistinct_IsTheLargestNumberOfPairs(t *testing.T) {
 	for title, tc := range map[string]struct {
 		authorities []string
 		want        int
+		shared      []int
 	}{
-		"none":                              {nil, 0},
-		"one key twice":                     {[]string{"a", "a"}, 1},
-		"each its own":                      {[]string{"a", "b", "c"}, 3},
-		"a pattern gives way":               {[]string{"a b", "a"}, 2},
-		"a chain of them gives way":         {[]string{"a b", "b c", "a", "b"}, 3},
-		"many signers for one authority":    {[]string{"a b c d"}, 1},
-		"more signers, too few authorities": {[]string{"a", "a", "b c"}, 2},
+		"none":                              {nil, 0, nil},
+		"one key twice":                     {[]string{"a", "a"}, 1, []int{0, 1}},
+		"one key twice, beside another":     {[]string{"b", "a", "c", "a"}, 3, []int{1, 3}},
+		"each its own":                      {[]string{"a", "b", "c"}, 3, nil},
+		"a pattern gives way":               {[]string{"a b", "a"}, 2, nil},
+		"a chain of them gives way":         {[]string{"a b", "b c", "a", "b"}, 3, []int{0, 2, 3}},
+		"many signers for one authority":    {[]string{"a b c d"}, 1, nil},
+		"more signers, too few authorities": {[]string{"a", "a", "b c"}, 2, []int{0, 1}},
 	} {
 		t.Run(title, func(t *testing.T) {
 			var sets []map[string]bool
 			for _, a := range tc.authorities {
 				sets = append(sets, set(a))
 			}
-			if got := distinct(sets); got != tc.want {
-				t.Errorf("got %d", got)
+			got, shared := distinct(sets)
+			slices.Sort(shared)
+			if got != tc.want || !slices.Equal(shared, tc.shared) {
+				t.Errorf("got %d, shared by %v", got, shared)
 			}
 		})
 	}

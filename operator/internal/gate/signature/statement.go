@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	intoto "github.com/in-toto/attestation/go/v1"
 
@@ -88,6 +89,14 @@ func readSubjects(raw json.RawMessage) ([]*intoto.ResourceDescriptor, error) {
 		out = append(out, &intoto.ResourceDescriptor{Digest: map[string]string{"sha256": digest}})
 	}
 	return out, nil
+}
+
+// isAbout says whether the image is among the subjects.
+func (s *statement) isAbout(image digest) bool {
+	return slices.ContainsFunc(s.verified.Subject, func(d *intoto.ResourceDescriptor) bool {
+		raw, err := hex.DecodeString(d.Digest["sha256"])
+		return err == nil && bytes.Equal(raw, image.raw)
+	})
 }
 
 // document is the statement as a policy sees it.

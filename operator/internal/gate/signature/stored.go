@@ -2,6 +2,7 @@ package signature
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -54,6 +55,15 @@ type stored struct {
 	uncertified error
 	// problem says why nobody can accept it.
 	problem error
+	// unreadable says why the statement in the envelope cannot be read. Whose it is can be
+	// told all the same; hint is the type that it seems to be of, "" where that is not clear.
+	unreadable error
+	hint       string
+}
+
+// cannotBeAccepted says why not, before anything is verified.
+func (s *stored) cannotBeAccepted() error {
+	return cmp.Or(s.problem, s.unreadable)
 }
 
 // isSignature holds for a claim and for a statement with cosign's predicate for image
@@ -68,6 +78,23 @@ func (s *stored) isSignature() bool {
 type evidence struct {
 	signatures   []*stored
 	attestations []*stored
+	// unreadable are envelopes around statements that cannot be read.
+	unreadable []*stored
+	// unread may be either.
+	unread []gate.Unread
+}
+
+// unreadOf are the reasons why things that may be of a predicate type were not read. It
+// takes their labels at their word: who labels his own evidence as something else hides
+// it, which he could as well not have stored.
+func (e *evidence) unreadOf(predicateType string) []string {
+	var reasons []string
+	for _, u := range e.unread {
+		if u.Predicate == "" || u.Predicate == predicateType {
+			reasons = append(reasons, u.Reason)
+		}
+	}
+	return sorted(reasons)
 }
 
 // readEvidence reads what the registry holds. What cannot be read is kept as something
@@ -86,6 +113,10 @@ func readEvidence(ctx context.Context, lists ...[]gate.Signature) evidence {
 				return e
 			}
 			r := &list[i]
+			if r.Unread != nil {
+				e.unread = append(e.unread, *r.Unread)
+				continue
+			}
 			if r.Format == gate.FormatBundle {
 				sum := sha256.Sum256(r.Bundle)
 				if bundles[sum] {
@@ -110,7 +141,10 @@ func (e *evidence) add(r *gate.Signature) {
 	case err != nil:
 		s = &stored{problem: err}
 	}
-	if s.isSignature() || err != nil && r.Format != gate.FormatAttestationTag {
+	if s.unreadable != nil {
+		e.unreadable = append(e.unreadable, s)
+	}
+	if broken := s.problem != nil || s.unreadable != nil; s.isSignature() || broken && r.Format != gate.FormatAttestationTag {
 		e.signatures = append(e.signatures, s)
 	} else {
 		e.attestations = append(e.attestations, s)
@@ -141,9 +175,8 @@ func (s *stored) read(r *gate.Signature) error {
 }
 
 func (s *stored) readBundle(raw []byte) error {
-	// The payload is in base64, with a few KiB of certificate and log entry around it.
-	if len(raw) > 2*limits.StatementBytes {
-		return fmt.Errorf("the bundle is larger than a statement may be (limits.StatementBytes)")
+	if len(raw) > limits.AttestationBytes {
+		return fmt.Errorf("the bundle has more than %d bytes (limits.AttestationBytes)", limits.AttestationBytes)
 	}
 	var b bundle.Bundle
 	if err := b.UnmarshalJSON(raw); err != nil {
@@ -200,8 +233,8 @@ func (s *stored) readClaim(r *gate.Signature) error {
 }
 
 func (s *stored) readEnvelope(r *gate.Signature) error {
-	if len(r.Payload) > 2*limits.StatementBytes {
-		return fmt.Errorf("the envelope is larger than a statement may be (limits.StatementBytes)")
+	if len(r.Payload) > limits.AttestationBytes {
+		return fmt.Errorf("the envelope has more than %d bytes (limits.AttestationBytes)", limits.AttestationBytes)
 	}
 	if err := checkJSON(r.Payload, everywhere); err != nil {
 		return fmt.Errorf("reading the envelope: %w", err)
@@ -235,14 +268,17 @@ func (s *stored) setEnvelope(payload []byte, kind string, sigs []dsse.Signature)
 	if err != nil {
 		return errors.New("the envelope's signature is not base64")
 	}
-	if s.statement, err = readStatement(payload); err != nil {
-		return err
-	}
 	s.payload = payload
-	s.content = &envelope{
+	content := &envelope{
 		raw:       &dsse.Envelope{PayloadType: kind, Payload: base64.StdEncoding.EncodeToString(payload), Signatures: sigs},
-		signature: signature, statement: s.statement.verified,
+		signature: signature,
 	}
+	s.content = content
+	if s.statement, s.unreadable = readStatement(payload); s.unreadable != nil {
+		s.hint = gate.PredicateType(payload)
+		return nil
+	}
+	content.statement = s.statement.verified
 	return nil
 }
 

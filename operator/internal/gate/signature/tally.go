@@ -6,6 +6,8 @@ import (
 	"sort"
 	"strings"
 
+	cosigntypes "github.com/sigstore/cosign/v2/pkg/types"
+
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 )
 
@@ -96,15 +98,17 @@ type tally struct {
 	missing  []string
 	// unknown says of which authorities key or identity cannot be used, and why.
 	unknown []string
+	// unread says of what may be asked for why it was not read.
+	unread []string
 	// reasons why signatures were refused.
 	reasons []string
 	// identities of the certificates that were accepted.
 	identities []string
 	warnings   []warning
-	// signers is how many different ones the accepting authorities stand for.
+	// signers is how many of the accepting authorities can have one each of its own.
 	signers int
-	// maybe are the authorities that are not known to have refused.
-	maybe int
+	// shared are authorities that stand for fewer signers than they are, if there are any.
+	shared []string
 	// keyless says that an authority is missing that is an identity; keyed, a key.
 	keyless, keyed bool
 }
@@ -112,16 +116,15 @@ type tally struct {
 // warning says that an authority was accepted without something.
 type warning struct{ authority, lacks string }
 
-func (r *run) count(rule gate.ImageRule, held []*stored, d digest) tally {
-	var t tally
+func (r *run) count(rule gate.ImageRule, held *evidence, d digest) tally {
+	t := tally{unread: held.unreadOf(cosigntypes.CosignSignPredicateType)}
 	var signers []map[string]bool
 	names := authorityNames(rule.Authorities)
 	for i, a := range rule.Authorities {
-		o := r.ask(names[i], a, held, d)
+		o := r.ask(names[i], a, held.signatures, d)
 		switch {
 		case o.unusable != nil:
 			t.unknown = append(t.unknown, o.unusable.Error())
-			t.maybe++
 		case len(o.accepted) > 0:
 			t.accepted = append(t.accepted, o.name)
 			signers = append(signers, o.signers())
@@ -133,7 +136,12 @@ func (r *run) count(rule gate.ImageRule, held []*stored, d digest) tally {
 			t.keyless, t.keyed = t.keyless || a.Keyless != nil, t.keyed || a.Keyless == nil
 		}
 	}
-	t.signers = distinct(signers)
+	var shared []int
+	t.signers, shared = distinct(signers)
+	for _, a := range shared {
+		t.shared = append(t.shared, t.accepted[a])
+	}
+	sort.Strings(t.shared)
 	sort.Strings(t.unknown)
 	t.accepted, t.missing, t.identities = sorted(t.accepted), sorted(t.missing), sorted(t.identities)
 	return t
@@ -185,8 +193,9 @@ func sortedIndexes(m map[int]acceptance) []int {
 
 // distinct is how many authorities can each be given a signer of its own: two with one
 // key, or two patterns that one person satisfies, count once. It is a maximum matching,
-// found by augmenting paths.
-func distinct(authorities []map[string]bool) int {
+// found by augmenting paths. Where it leaves one out, shared are that one and those with
+// which it would have to share: together they have fewer signers than they are.
+func distinct(authorities []map[string]bool) (n int, shared []int) {
 	taken := map[string]int{}
 	var place func(int, map[string]bool) bool
 	place = func(a int, tried map[string]bool) bool {
@@ -202,33 +211,41 @@ func distinct(authorities []map[string]bool) int {
 		}
 		return false
 	}
-	n := 0
 	for a := range authorities {
-		if place(a, map[string]bool{}) {
+		tried := map[string]bool{}
+		if place(a, tried) {
 			n++
+			continue
+		}
+		if shared == nil {
+			shared = append(shared, a)
+			for signer := range tried {
+				shared = append(shared, taken[signer])
+			}
 		}
 	}
-	return n
+	return n, shared
 }
 
-// needed is never zero: a rule without authorities accepts nothing.
-func needed(rule gate.ImageRule) int { return max(rule.Require.Count, 1) }
-
-func (t tally) satisfies(rule gate.ImageRule) bool {
+// needed is how many different signers a rule asks for: with "all" one for each of its
+// authorities. It is never zero: a rule without authorities accepts nothing.
+func needed(rule gate.ImageRule) int {
 	if rule.Require.All {
-		return len(t.accepted) > 0 && len(t.missing) == 0 && len(t.unknown) == 0
+		return max(len(rule.Authorities), 1)
 	}
-	return t.signers >= needed(rule)
+	return max(rule.Require.Count, 1)
 }
 
+// satisfies says whether there are enough signers. With "all", that each authority has
+// one of its own means that each has accepted.
+func (t tally) satisfies(rule gate.ImageRule) bool { return t.signers >= needed(rule) }
+
+// couldSatisfy says whether what is not known could make up for what is missing: each
+// authority that could not be asked may have signed, and each thing that was not read may
+// be a signature, of one signer, that one more authority accepts.
 func (t tally) couldSatisfy(rule gate.ImageRule) bool {
-	if t.maybe == 0 {
-		return false
-	}
-	if rule.Require.All {
-		return len(t.missing) == 0
-	}
-	return t.signers+t.maybe >= needed(rule)
+	open := len(t.unknown) + len(t.unread)
+	return open > 0 && min(t.signers+open, len(rule.Authorities)) >= needed(rule)
 }
 
 // complaint about what, "image" or a child of an index.
@@ -236,6 +253,9 @@ func (t tally) complaint(rule gate.ImageRule, what string) string {
 	switch {
 	case len(rule.Authorities) == 0:
 		return fmt.Sprintf("rule %s names no authority, so that no signature can be accepted", rule.Match)
+	case rule.Require.All && len(t.missing) == 0 && len(t.shared) > 0:
+		return fmt.Sprintf("%s needs a signature of every authority, each by another signer, and %s are satisfied by %s alone",
+			what, list(t.shared, "and"), plural(len(t.shared)-1, "signer"))
 	case rule.Require.All && len(rule.Authorities) > 1:
 		return fmt.Sprintf("%s needs a signature of every authority, and has none of %s", what, list(t.missing, "and"))
 	case needed(rule) > 1:
@@ -270,6 +290,15 @@ func list(names []string, last string) string {
 func sorted(names []string) []string {
 	sort.Strings(names)
 	return slices.Compact(names)
+}
+
+// shown is the first of many reasons, and how many more there are.
+func shown(reasons []string) string {
+	more := ""
+	if n := len(reasons) - shownReasons; n > 0 {
+		more = fmt.Sprintf("; and %d more", n)
+	}
+	return strings.Join(reasons[:min(len(reasons), shownReasons)], "; ") + more
 }
 
 // because is the reasons in words, empty if there are none.

@@ -19,6 +19,8 @@ import (
 // what is stored.
 type verifier interface {
 	accepts(ctx context.Context, s *stored, image digest) (acceptance, error)
+	// signed says whether the authority signed an envelope, whatever stands in it.
+	signed(ctx context.Context, s *stored) bool
 }
 
 // acceptance says whose signature it is.

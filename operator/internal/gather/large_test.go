@@ -1,0 +1,189 @@
+package gather_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
+)
+
+const (
+	sbom = "https://spdx.dev/Document"
+	vuln = "https://cosign.sigstore.dev/attestation/vuln/v1"
+)
+
+// packages is an SBOM of about so many bytes.
+func packages(bytes int) map[string]any {
+	var list []any
+	for i := 0; bytes > 0; i++ {
+		p := map[string]any{"SPDXID": fmt.Sprint("SPDXRef-", i), "licenseConcluded": strings.Repeat("x", 800)}
+		list = append(list, p)
+		bytes -= 850
+	}
+	return map[string]any{"spdxVersion": "SPDX-2.3", "packages": list}
+}
+
+type attest func(s *stand, by *testkit.Key, predicateType string, predicate any) error
+
+func inBundle(s *stand, by *testkit.Key, predicateType string, predicate any) error {
+	return by.AttestBundle(s.repository(), s.digest, predicateType, predicate)
+}
+
+func underTag(s *stand, by *testkit.Key, predicateType string, predicate any) error {
+	return by.AttestTag(s.repository(), s.digest, predicateType, predicate)
+}
+
+func (s *stand) repository() string { return s.registry.Host() + "/shop/signed" }
+
+// junk stores a bundle of so many bytes under a label, as anybody who may push can.
+func (s *stand) junk(bytes int, label string) error {
+	content := fmt.Appendf(make([]byte, bytes-20), "%020d", s.registry.Requests())
+	return testkit.StoreBundle(s.repository(), s.digest, content, label)
+}
+
+// demand makes the Gate ask for an attestation, and for a signature too.
+func (s *stand) demand(predicateType, policy string) {
+	rule := &s.files.GateList[0].Spec.Images[0]
+	rule.Attestations = []v1beta1.AttestationRule{{PredicateType: predicateType, Policy: policy}}
+}
+
+// A statement may have 16 MiB, in both formats, and a policy sees all of it.
+func TestJudge_LargeAttestations(t *testing.T) {
+	const none = "package sboms\ndeny contains \"no packages\" if count(input.predicate.packages) < 10000\n"
+	for title, store := range map[string]attest{"in a bundle": inBundle, "under the .att tag": underTag} {
+		for name, c := range map[string]struct {
+			bytes  int
+			policy string
+			want   gate.Outcome
+			says   string
+		}{
+			"10 MiB":                         {10 << 20, none, gate.OutcomeAllow, ""},
+			"10 MiB that the policy refuses": {10 << 20, strings.Replace(none, "10000", "1000000", 1), gate.OutcomeDeny, "no packages"},
+			"near the limit of 16 MiB":       {limits.StatementBytes - 1<<20, "", gate.OutcomeAllow, ""},
+		} {
+			t.Run(name+" "+title, func(t *testing.T) {
+				s := newStand(t)
+				s.demand(sbom, c.policy)
+				if err := store(s, s.key, sbom, packages(c.bytes)); err != nil {
+					t.Fatal(err)
+				}
+				j := s.judge(workload(s.image("signed")), nil)
+				if got := j.Verdicts[0].Outcome; got != c.want || !strings.Contains(findings(j), c.says) {
+					t.Errorf("%s: %s", got, findings(j))
+				}
+			})
+		}
+	}
+}
+
+// Whoever may push cannot stop what is satisfied without him; where it is not, or where
+// his may be a newer scan, the decision says what it could not read.
+func TestJudge_BlobsThatAreTooLarge(t *testing.T) {
+	const over = limits.AttestationBytes + 1
+	small := packages(1 << 10)
+	for name, c := range map[string]struct {
+		prepare func(*stand) error
+		want    gate.Outcome
+		says    string
+	}{
+		"a signature, and a large one beside it":         {func(s *stand) error { return s.junk(limits.SignatureBlobBytes+1, testkit.PredicateSign) }, gate.OutcomeAllow, ""},
+		"a signature, and a large thing without a label": {func(s *stand) error { return s.junk(over, "") }, gate.OutcomeAllow, ""},
+		"an SBOM, and a large one beside it": {func(s *stand) error {
+			s.demand(sbom, "")
+			return first(s.junk(over, sbom), inBundle(s, s.key, sbom, small))
+		}, gate.OutcomeAllow, ""},
+		"an SBOM under the tag, and a large one in a bundle": {func(s *stand) error {
+			s.demand(sbom, "")
+			return first(s.junk(over, sbom), underTag(s, s.key, sbom, small))
+		}, gate.OutcomeAllow, ""},
+		"no SBOM but a large one": {func(s *stand) error {
+			s.demand(sbom, "")
+			return s.junk(over, sbom)
+		}, gate.OutcomeError, "(limits.AttestationBytes)"},
+		"no SBOM but a large thing without a label": {func(s *stand) error {
+			s.demand(sbom, "")
+			return s.junk(over, "")
+		}, gate.OutcomeError, "(limits.AttestationBytes)"},
+		"an SBOM by another, and a large scan": {func(s *stand) error {
+			s.demand(sbom, "")
+			return first(s.junk(over, vuln), inBundle(s, s.other, sbom, small))
+		}, gate.OutcomeDeny, sbom},
+		"a scan, and a large one that may be newer": {func(s *stand) error {
+			s.demand(vuln, "")
+			return first(s.junk(over, vuln), inBundle(s, s.key, vuln, map[string]any{}))
+		}, gate.OutcomeError, "(limits.AttestationBytes)"},
+		"three large ones by another before a small one": {func(s *stand) error {
+			s.demand(sbom, "")
+			return first(s.junk(20<<20, sbom), s.junk(20<<20, sbom), s.junk(20<<20, sbom), inBundle(s, s.key, sbom, small))
+		}, gate.OutcomeAllow, ""},
+		"three large ones before one that is no smaller": {func(s *stand) error {
+			s.demand(sbom, "")
+			return first(s.junk(15<<20, sbom), s.junk(15<<20, sbom), s.junk(15<<20, sbom), inBundle(s, s.key, sbom, packages(14<<20)))
+		}, gate.OutcomeError, "(limits.EvidenceBytes)"},
+		"a large one where all keys have to sign, and one did": {func(s *stand) error {
+			rule := &s.files.GateList[0].Spec.Images[0]
+			rule.Require = &intstr.IntOrString{Type: intstr.String, StrVal: "all"}
+			rule.Authorities = append(rule.Authorities, v1beta1.Authority{Name: "other", Key: &v1beta1.PublicKey{Inline: s.other.PublicPEM}})
+			return s.junk(limits.SignatureBlobBytes+1, testkit.PredicateSign)
+		}, gate.OutcomeError, "(limits.SignatureBlobBytes)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStand(t)
+			if err := c.prepare(s); err != nil {
+				t.Fatal(err)
+			}
+			j := s.judge(workload(s.image("signed")), nil)
+			if got := j.Verdicts[0].Outcome; got != c.want || !strings.Contains(findings(j), c.says) {
+				t.Errorf("%s: %s", got, findings(j))
+			}
+		})
+	}
+}
+
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Its author's newest scan is fetched and counts also where nobody can tell its type.
+func TestJudge_AScanThatCannotBeRead(t *testing.T) {
+	statement := func(s *stand, more string) []byte {
+		return []byte(`{"_type":"https://in-toto.io/Statement/v1","subject":[{"digest":{"sha256":"` + strings.TrimPrefix(s.digest, "sha256:") + `"}}],"predicateType":"` + vuln + `"` + more + `}`)
+	}
+	for name, more := range map[string]string{
+		"deep nesting":     `,"predicate":` + strings.Repeat("[", 500) + strings.Repeat("]", 500),
+		"nobody's nesting": `,"predicate":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000),
+		"a type twice":     `,"predicateType":"` + sbom + `"`,
+	} {
+		for by, want := range map[string]gate.Outcome{"its author": gate.OutcomeError, "a stranger": gate.OutcomeAllow} {
+			t.Run(name+" by "+by, func(t *testing.T) {
+				s := newStand(t)
+				s.demand(vuln, "")
+				s.files.GateList[0].Spec.Images[0].Require = &intstr.IntOrString{Type: intstr.String, StrVal: "none"}
+				signer := s.key
+				if by == "a stranger" {
+					signer = s.other
+				}
+				bundle, err := signer.SignPayload("application/vnd.in-toto+json", statement(s, more))
+				err = first(err, inBundle(s, s.key, vuln, map[string]any{}), testkit.StoreBundle(s.repository(), s.digest, bundle, vuln))
+				if err != nil {
+					t.Fatal(err)
+				}
+				j := s.judge(workload(s.image("signed")), nil)
+				if got := j.Verdicts[0].Outcome; got != want || want == gate.OutcomeError && !strings.Contains(findings(j), "cannot be read") {
+					t.Errorf("%s: %s", got, findings(j))
+				}
+			})
+		}
+	}
+}
