@@ -12,12 +12,13 @@ import (
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sluice-dev/sluice/operator/api/v1alpha1"
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
-	"github.com/sluice-dev/sluice/operator/internal/schema"
+	manifests "github.com/sluice-dev/sluice/operator/internal/schema"
 )
 
 // Annotation of a v1alpha1 Workload holds its spec in v1beta1, as JSON, where v1alpha1
@@ -40,14 +41,14 @@ var statusFields = map[string]string{
 
 // Converter turns Workloads of one version into the other. It is safe for concurrent use.
 type Converter struct {
-	schemas *schema.Set
+	schemas *manifests.Set
 	// base is the spec in v1beta1 that v1alpha1 means with an empty one: the defaults of
 	// the fields that it does not have.
 	base map[string]any
 }
 
 // New makes a Converter over the schemas of both versions.
-func New(schemas *schema.Set) (*Converter, error) {
+func New(schemas *manifests.Set) (*Converter, error) {
 	least := map[string]any{
 		"apiVersion": v1beta1.GroupVersion.String(), "kind": v1beta1.WorkloadKind,
 		"metadata": map[string]any{"name": "least", "namespace": "least"}, "spec": map[string]any{"image": "least"},
@@ -115,7 +116,8 @@ func (c *Converter) ToV1beta1(obj map[string]any) (map[string]any, error) {
 	if !ok {
 		return out, nil
 	}
-	spec, err := parse(annotation(obj))
+	value, _ := notes(obj)[Annotation].(string)
+	spec, err := parse(value)
 	if err == nil && spec != nil {
 		annotate(out, "")
 	} else {
@@ -156,6 +158,27 @@ func Leftover(annotations map[string]string) *field.Error {
 	return field.Forbidden(at, "belongs to a Workload in "+v1alpha1.GroupVersion.String()+", and its content is lost in this version; take it off")
 }
 
+// Admit is what becomes of a Workload of either version that is created: the object in
+// v1beta1 with its defaults, or every reason why the API server or admission would refuse
+// it.
+func (c *Converter) Admit(ctx context.Context, obj map[string]any, gvk schema.GroupVersionKind) (map[string]any, field.ErrorList) {
+	obj, errs := c.schemas.Admit(ctx, obj, gvk)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	if gvk.Version == v1alpha1.GroupVersion.Version {
+		converted, err := c.ToV1beta1(obj)
+		if err != nil {
+			return nil, field.ErrorList{field.InternalError(nil, err)}
+		}
+		obj = converted
+	}
+	if value, ok := notes(obj)[Annotation].(string); ok {
+		return nil, field.ErrorList{Leftover(map[string]string{Annotation: value})}
+	}
+	return c.schemas.Admit(ctx, obj, v1beta1.GroupVersion.WithKind(gvk.Kind))
+}
+
 // Written is what is wrong with a v1beta1 object that was written in another version: the
 // API server has held what was written against that version's schema, and what came out
 // of the conversion against none. old is nil when it is created.
@@ -174,7 +197,7 @@ func (c *Converter) Written(ctx context.Context, obj, old map[string]any) field.
 	put(wanted, view(spec))
 	if !reflect.DeepEqual(wanted, spec) {
 		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(Annotation),
-			"has to be what this Workload has now, since it holds the rest of its spec: leave it out of what you apply, and change the rest in "+v1beta1.GroupVersion.String()))
+			"this would change what only "+v1beta1.GroupVersion.String()+" can say of the Workload: leave the annotation as it is, or out of what you apply, and make the change in "+v1beta1.GroupVersion.String()))
 	}
 	return errs
 }
@@ -238,11 +261,11 @@ func shallow(obj map[string]any) map[string]any {
 	return out
 }
 
-func annotation(obj map[string]any) string {
+// notes are an object's annotations.
+func notes(obj map[string]any) map[string]any {
 	meta, _ := obj["metadata"].(map[string]any)
 	annotations, _ := meta["annotations"].(map[string]any)
-	value, _ := annotations[Annotation].(string)
-	return value
+	return annotations
 }
 
 // annotate sets the annotation on a shallow copy, or takes it off with an empty value. It
@@ -253,7 +276,7 @@ func annotate(obj map[string]any, value string) bool {
 		meta = map[string]any{}
 		obj["metadata"] = meta
 	}
-	before, _ := meta["annotations"].(map[string]any)
+	before := notes(obj)
 	if _, has := before[Annotation]; value == "" && !has {
 		return true
 	}

@@ -56,6 +56,9 @@ var want = map[string]gate.Outcome{
 	"static-allow":           gate.OutcomeAllow,
 	"unmatched":              gate.OutcomeDeny,
 	"unsigned":               gate.OutcomeDeny,
+	"v1alpha1":               gate.OutcomeDeny,
+	"v1alpha1-restored":      gate.OutcomeAllow,
+	"v1alpha1-sidecar":       gate.OutcomeDeny,
 }
 
 const fixtures = "testdata/workloads"
@@ -343,6 +346,8 @@ func (s *suite) reconcile(t *testing.T, name string) v1beta1.GateStatus {
 	if err != nil {
 		t.Fatalf("create %s without the webhook: %v", name, err)
 	}
+	// Whatever version it is written in, it is judged, and read here, in the latest.
+	u.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(v1beta1.WorkloadKind))
 	w := &v1beta1.Workload{}
 	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		if err := s.client.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
