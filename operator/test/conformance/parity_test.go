@@ -177,7 +177,7 @@ func newSuite(t *testing.T) *suite {
 		}
 	})
 	s := &suite{stage: st}
-	if s.client, err = client.New(st.Cluster.Config(), client.Options{}); err != nil {
+	if s.client, err = client.New(quiet(st.Cluster.Config()), client.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	s.prepare(ctx, t)
