@@ -515,6 +515,7 @@ type WorkloadStatus struct {
 
 // Workload is one application: an image, how it runs, and what it needs.
 // +kubebuilder:object:root=true
+// +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:shortName=wl,categories={all,sluice}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -27,15 +28,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	webhookadmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/sluice-dev/sluice/kustomize/base/crds"
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/admission"
 	"github.com/sluice-dev/sluice/operator/internal/controller/workload"
+	"github.com/sluice-dev/sluice/operator/internal/conversion"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/metrics"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
+	"github.com/sluice-dev/sluice/operator/internal/schema"
 	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
+
+// definition is the CRD whose conversion webhook the operator serves.
+const definition = "workloads.sluice.dev"
 
 func run(ctx context.Context, c config) error {
 	log := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, nil))
@@ -48,10 +55,11 @@ func run(ctx context.Context, c config) error {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1beta1.AddToScheme(scheme))
+	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
 
 	rotation := &admission.Rotation{
 		Secret:        client.ObjectKey{Namespace: c.namespace, Name: c.certificates},
-		Configuration: c.configuration, Hosts: c.webhookHosts(), Now: time.Now,
+		Configuration: c.configuration, Definition: definition, Hosts: c.webhookHosts(), Now: time.Now,
 	}
 	m, err := ctrl.NewManager(access, options(c, scheme, rotation))
 	if err != nil {
@@ -65,17 +73,18 @@ func run(ctx context.Context, c config) error {
 		return err
 	}
 	if c.certificateDir == "" {
-		if err := rotation.SetupWithManager(m, references, m.GetCache()); err != nil {
+		if err := errors.Join(rotation.Prepare(ctx), rotation.SetupWithManager(m, references, m.GetCache())); err != nil {
 			return fmt.Errorf("set up certificates: %w", err)
 		}
 	}
 	if err := wire(ctx, m, c, references, scheme); err != nil {
 		return err
 	}
-	if err := prime(ctx, m, references); err != nil {
+	primed, err := prime(ctx, m, references)
+	if err != nil {
 		return err
 	}
-	if err := checks(m, c, references, rotation); err != nil {
+	if err := checks(m, c, primed, rotation); err != nil {
 		return err
 	}
 	log.Info("Starting manager", "namespace", c.namespace, "workers", c.workers)
@@ -95,11 +104,22 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 	}, registryClient, trust.New(trust.Options{}))
 	crmetrics.Registry.MustRegister(judge.Collectors()...)
 
+	schemas, err := schema.Load(crds.Files)
+	if err != nil {
+		return fmt.Errorf("load schemas: %w", err)
+	}
+	converter, err := conversion.New(schemas)
+	if err != nil {
+		return err
+	}
 	decoder := webhookadmission.NewDecoder(scheme)
-	admission.Register(m.GetWebhookServer(),
-		&admission.Workloads{Judge: judge, Decoder: decoder, Cache: m.GetClient(), Live: m.GetAPIReader(), Metrics: counted},
+	err = admission.Register(m.GetWebhookServer(),
+		&admission.Workloads{Judge: judge, Decoder: decoder, Converter: converter, Cache: m.GetClient(), Live: m.GetAPIReader(), Metrics: counted},
 		&admission.Objects{Judge: judge, Metrics: counted},
 		&admission.Gates{Decoder: decoder, OperatorNamespace: c.namespace})
+	if err != nil {
+		return err
+	}
 
 	names, err := workload.NewNames(m.GetConfig(), scheme, m.GetRESTMapper())
 	if err != nil {
@@ -120,10 +140,11 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 }
 
 // options bound what is cached: children by the operator's label, webhook configurations
-// by the one name, namespaces by metadata (see the controller's watches).
+// and CRDs by the one name, namespaces by metadata (see the controller's watches).
 func options(c config, scheme *runtime.Scheme, rotation *admission.Rotation) ctrl.Options {
 	objects := workload.CacheByObject()
 	objects[&admissionregistrationv1.ValidatingWebhookConfiguration{}] = cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", c.configuration)}
+	objects[admission.Definition()] = cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", definition)}
 	tlsOptions := []func(*tls.Config){func(t *tls.Config) { t.MinVersion = tls.VersionTLS13 }}
 	if c.certificateDir == "" {
 		tlsOptions = append(tlsOptions, func(t *tls.Config) { t.GetCertificate = rotation.GetCertificate })
@@ -172,33 +193,41 @@ func (e everywhere) GetCache() cache.Cache { return e.Cache }
 
 // prime names what admission reads, so that every replica has it before it is ready: one
 // that does not lead runs no controller that would ask for it, and the first admission
-// request would have to wait for it.
-func prime(ctx context.Context, m ctrl.Manager, references cache.Cache) error {
+// request would have to wait for it. It returns what has to be there before a replica is
+// ready: Workloads are not among it, since while some are stored in an older version they
+// can be listed only once this replica is ready and converts them.
+func prime(ctx context.Context, m ctrl.Manager, references cache.Cache) ([]cache.Informer, error) {
+	var primed []cache.Informer
 	for _, o := range []struct {
 		cache cache.Cache
 		kind  client.Object
 	}{
-		{m.GetCache(), &v1beta1.Gate{}}, {m.GetCache(), &v1beta1.Workload{}}, {m.GetCache(), workload.Metadata("Namespace")},
+		{m.GetCache(), &v1beta1.Workload{}}, {m.GetCache(), &v1beta1.Gate{}}, {m.GetCache(), workload.Metadata("Namespace")},
 		{references, &corev1.Secret{}}, {references, &corev1.ConfigMap{}},
 	} {
-		if _, err := o.cache.GetInformer(ctx, o.kind, cache.BlockUntilSynced(false)); err != nil {
-			return fmt.Errorf("watch %T: %w", o.kind, err)
+		informer, err := o.cache.GetInformer(ctx, o.kind, cache.BlockUntilSynced(false))
+		if err != nil {
+			return nil, fmt.Errorf("watch %T: %w", o.kind, err)
+		}
+		if _, stored := o.kind.(*v1beta1.Workload); !stored {
+			primed = append(primed, informer)
 		}
 	}
-	return nil
+	return primed, nil
 }
 
-func checks(m ctrl.Manager, c config, references cache.Cache, rotation *admission.Rotation) error {
+// checks are of what admission and conversion need.
+func checks(m ctrl.Manager, c config, primed []cache.Informer, rotation *admission.Rotation) error {
 	if err := m.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("add health check: %w", err)
 	}
 	ready := map[string]healthz.Checker{
 		"webhook": m.GetWebhookServer().StartedChecker(),
-		"caches": func(r *http.Request) error {
-			ctx, cancel := context.WithTimeout(r.Context(), time.Second)
-			defer cancel()
-			if !m.GetCache().WaitForCacheSync(ctx) || !references.WaitForCacheSync(ctx) {
-				return errors.New("caches are not filled yet")
+		"caches": func(*http.Request) error {
+			for _, informer := range primed {
+				if !informer.HasSynced() {
+					return errors.New("caches are not filled yet")
+				}
 			}
 			return nil
 		},

@@ -39,7 +39,7 @@ func newReplica(t *testing.T, hosts ...string) *replica {
 	name = name[:min(len(name), 60)]
 	r := &replica{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	r.Rotation = &admission.Rotation{
-		Client: api, Secret: client.ObjectKey{Namespace: operatorNamespace, Name: strings.Trim(name, "-")}, Configuration: "none",
+		Client: api, Secret: client.ObjectKey{Namespace: operatorNamespace, Name: strings.Trim(name, "-")}, Configuration: "none", Definition: "none",
 		Hosts: append([]string{"sluice-webhook.sluice-system.svc", "sluice-webhook.sluice-system.svc.cluster.local", "127.0.0.1"}, hosts...),
 		Now:   func() time.Time { return r.now },
 	}

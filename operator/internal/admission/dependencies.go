@@ -8,7 +8,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -37,20 +36,15 @@ func (h *Workloads) orderly(ctx context.Context, req admission.Request, w *v1bet
 	}
 	_, reached, err := gather.Dependencies(ctx, w, h.Cache)
 	if errors.Is(err, graph.ErrTooLarge) {
-		return invalid(w, field.Invalid(field.NewPath("spec", "dependsOn"), len(w.Spec.DependsOn), err.Error())), nil
+		response := invalid(w, field.ErrorList{field.Invalid(field.NewPath("spec", "dependsOn"), len(w.Spec.DependsOn), err.Error())})
+		return &response, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("spec.dependsOn: look for a cycle: %w", err)
 	}
 	if cycle := gather.Cyclic(w, reached); cycle != nil {
-		return invalid(w, cycle), nil
+		response := invalid(w, field.ErrorList{cycle})
+		return &response, nil
 	}
 	return nil, nil
-}
-
-func invalid(w *v1beta1.Workload, err *field.Error) *admission.Response {
-	status := apierrors.NewInvalid(v1beta1.GroupVersion.WithKind(v1beta1.WorkloadKind).GroupKind(), w.Name, field.ErrorList{err}).Status()
-	response := admission.Denied("")
-	response.Result = &status
-	return &response
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -29,10 +28,7 @@ func (h *Gates) Handle(_ context.Context, req admission.Request) admission.Respo
 	if len(errs) == 0 {
 		return admission.Allowed("")
 	}
-	status := errors.NewInvalid(v1beta1.GroupVersion.WithKind(v1beta1.GateKind).GroupKind(), g.Name, errs).Status()
-	response := admission.Denied("")
-	response.Result = &status
-	return response
+	return invalid(g, errs)
 }
 
 // references refuses Secrets and ConfigMaps elsewhere than in the operator's namespace:

@@ -13,8 +13,11 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -26,9 +29,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// The rights of the rotation. The webhook configuration is named, so that the operator
-// cannot touch anyone else's.
+// The rights of the rotation. The webhook configuration and the CRD are named, so that the
+// operator cannot touch anyone else's.
 //
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=workloads.sluice.dev,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=sluice,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",namespace=sluice-system,resources=secrets,verbs=create;update
 
@@ -45,12 +49,15 @@ const (
 // Every replica runs it; a write that another replica made first is read and not
 // repeated.
 type Rotation struct {
-	// Client reads and writes the Secret and the webhook configuration, past any cache.
+	// Client reads and writes the Secret, the webhook configuration and the CRD, past any
+	// cache.
 	Client client.Client
 	// Secret that holds the certificates.
 	Secret client.ObjectKey
 	// Configuration is the name of the ValidatingWebhookConfiguration to inject into.
 	Configuration string
+	// Definition is the name of the CRD to inject into, for its conversion webhook.
+	Definition string
 	// Hosts that the certificate is for, the Service's name first.
 	Hosts []string
 	// Now is the clock.
@@ -74,8 +81,9 @@ func (r *Rotation) Ready(*http.Request) error {
 }
 
 // SetupWithManager runs the rotation on every replica, on changes of the Secret and of
-// the webhook configuration, and when a certificate is due. references is the cache of
-// the operator's own namespace, configurations that of webhook configurations.
+// the webhook configuration or the CRD, and when a certificate is due. references is the
+// cache of the operator's own namespace, configurations that of webhook configurations and
+// of the metadata of CRDs.
 func (r *Rotation) SetupWithManager(m ctrl.Manager, references, configurations cache.Cache) error {
 	everywhere := false
 	one := func(context.Context, client.Object) []reconcile.Request {
@@ -96,15 +104,37 @@ func (r *Rotation) SetupWithManager(m ctrl.Manager, references, configurations c
 				return one(ctx, o)
 			}))).
 		WatchesRawSource(source.Kind(configurations, client.Object(&admissionregistrationv1.ValidatingWebhookConfiguration{}), handler.EnqueueRequestsFromMapFunc(one))).
+		WatchesRawSource(source.Kind(configurations, client.Object(Definition()), handler.EnqueueRequestsFromMapFunc(one))).
 		WithOptions(controller.Options{NeedLeaderElection: &everywhere}).
 		Complete(r)
 }
 
+// Definition is an empty CRD for metadata-only reads.
+func Definition() *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	return m
+}
+
+// Prepare makes sure of a certificate before the manager starts. Later would be too late
+// while Workloads are stored in an older version: no controller runs, and no certificate
+// is made, before the caches are filled, and to fill them the API server has to convert.
+func (r *Rotation) Prepare(ctx context.Context) error {
+	// Some seconds in all: each replica of an upgrade writes once, and reads what is there.
+	patience := wait.Backoff{Steps: 10, Duration: 50 * time.Millisecond, Factor: 1.5, Jitter: 0.5}
+	return retry.OnError(patience, another, func() error {
+		_, err := r.Ensure(ctx)
+		return err
+	})
+}
+
+// another says whether another replica was first. What it wrote is as good.
+func another(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+
 // Reconcile implements reconcile.Reconciler.
 func (r *Rotation) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	due, err := r.Ensure(ctx)
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		// Another replica was first; what it wrote is as good.
+	if another(err) {
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
 	if err != nil {
@@ -113,8 +143,8 @@ func (r *Rotation) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 	return ctrl.Result{RequeueAfter: max(due.Sub(r.Now()), time.Second)}, nil
 }
 
-// Ensure brings certificate, Secret and webhook configuration up to date, and says when
-// it is due again.
+// Ensure brings certificate, Secret, webhook configuration and CRD up to date, and says
+// when it is due again.
 func (r *Rotation) Ensure(ctx context.Context) (time.Time, error) {
 	secret := &corev1.Secret{}
 	err := r.Client.Get(ctx, r.Secret, secret)
@@ -137,7 +167,7 @@ func (r *Rotation) Ensure(ctx context.Context) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("certificate in Secret %s: %w", r.Secret, err)
 	}
 	// The API server has to trust the new authority before a certificate of it is served.
-	if err := r.inject(ctx, secret.Data[keyAuthorityCert]); err != nil {
+	if err := errors.Join(r.inject(ctx, secret.Data[keyAuthorityCert]), r.injectDefinition(ctx, secret.Data[keyAuthorityCert])); err != nil {
 		return time.Time{}, err
 	}
 	r.serving.Store(&cert)
@@ -243,6 +273,30 @@ func (r *Rotation) inject(ctx context.Context, bundle []byte) error {
 	}
 	if err := r.Client.Patch(ctx, config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("patch ValidatingWebhookConfiguration %s: %w", r.Configuration, err)
+	}
+	return nil
+}
+
+// injectDefinition sets the CA bundle of the CRD's conversion webhook. One without has
+// nothing to convert, or converts elsewhere.
+func (r *Rotation) injectDefinition(ctx context.Context, bundle []byte) error {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: r.Definition}, crd)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get CustomResourceDefinition %s: %w", r.Definition, err)
+	}
+	conversion := crd.Spec.Conversion
+	if conversion == nil || conversion.Webhook == nil || conversion.Webhook.ClientConfig == nil {
+		logf.FromContext(ctx).Info("No conversion webhook: one API version is served rightly, and no other", "name", r.Definition)
+		return nil
+	}
+	if bytes.Equal(conversion.Webhook.ClientConfig.CABundle, bundle) {
+		return nil
+	}
+	before := crd.DeepCopy()
+	conversion.Webhook.ClientConfig.CABundle = bundle
+	if err := r.Client.Patch(ctx, crd, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("patch CustomResourceDefinition %s: %w", r.Definition, err)
 	}
 	return nil
 }

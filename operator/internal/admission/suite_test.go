@@ -21,7 +21,9 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -37,11 +39,17 @@ import (
 	webhookadmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-dev/sluice/kustomize/base/crds"
+	"github.com/sluice-dev/sluice/operator/api/v1alpha1"
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/admission"
+	"github.com/sluice-dev/sluice/operator/internal/conversion"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/lab"
 	"github.com/sluice-dev/sluice/operator/internal/metrics"
+	"github.com/sluice-dev/sluice/operator/internal/overlay"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
+	"github.com/sluice-dev/sluice/operator/internal/schema"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
@@ -49,9 +57,11 @@ import (
 const (
 	operatorNamespace = "sluice-system"
 	configuration     = "sluice"
+	definition        = "workloads.sluice.dev"
 	certificateSecret = "sluice-webhook-certificate"
 	environmentLabel  = "sluice.dev/environment"
 	patience          = 30 * time.Second
+	poll              = 20 * time.Millisecond
 )
 
 // What the suite stands on: an API server that asks the webhooks, the webhooks on a
@@ -88,7 +98,7 @@ func runSuite(m *testing.M) (code int, err error) {
 		return 1, fmt.Errorf("start the control plane (run `make tools` first): %w", err)
 	}
 	defer func() { _ = env.Stop() }()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return 1, err
 		}
@@ -130,7 +140,7 @@ func serve() (stop func() error, err error) {
 	}
 	address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	rotation := &admission.Rotation{
-		Client: api, Secret: client.ObjectKey{Namespace: operatorNamespace, Name: certificateSecret}, Configuration: configuration,
+		Client: api, Secret: client.ObjectKey{Namespace: operatorNamespace, Name: certificateSecret}, Configuration: configuration, Definition: definition,
 		Hosts: []string{"sluice-webhook.sluice-system.svc", "127.0.0.1"}, Now: time.Now,
 	}
 	m, err := ctrl.NewManager(access, ctrl.Options{
@@ -161,10 +171,21 @@ func serve() (stop func() error, err error) {
 	cached = m.GetClient()
 	decoder := webhookadmission.NewDecoder(scheme)
 	counted := metrics.New(prometheus.NewRegistry())
-	admission.Register(m.GetWebhookServer(),
-		&admission.Workloads{Judge: judge, Decoder: decoder, Cache: m.GetClient(), Live: m.GetAPIReader(), Metrics: counted},
+	schemas, err := schema.Load(crds.Files)
+	if err != nil {
+		return nil, err
+	}
+	converter, err := conversion.New(schemas)
+	if err != nil {
+		return nil, err
+	}
+	err = admission.Register(m.GetWebhookServer(),
+		&admission.Workloads{Judge: judge, Decoder: decoder, Converter: converter, Cache: m.GetClient(), Live: m.GetAPIReader(), Metrics: counted},
 		&admission.Objects{Judge: judge, Metrics: counted},
 		&admission.Gates{Decoder: decoder, OperatorNamespace: operatorNamespace})
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()
@@ -204,9 +225,33 @@ func prepare() error {
 	if err := api.Create(ctx, config); err != nil {
 		return err
 	}
+	if err := convert(ctx); err != nil {
+		return err
+	}
 	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := api.Get(ctx, client.ObjectKey{Name: definition}, crd); err != nil || len(crd.Spec.Conversion.Webhook.ClientConfig.CABundle) == 0 {
+			return false, err
+		}
 		return injected(ctx, configuration)
 	})
+}
+
+// convert applies what the CRD is shipped with for its conversion, pointed at this
+// process: controller-gen writes none, and envtest reads its files alone.
+func convert(ctx context.Context) error {
+	built, err := overlay.Read(root, filepath.Join(root, "kustomize", "base", "crds"), nil)
+	if err != nil {
+		return err
+	}
+	for _, o := range built {
+		if o.GetName() != definition {
+			continue
+		}
+		lab.RedirectWebhooks([]*unstructured.Unstructured{o.Unstructured}, "https://"+address)
+		return api.Apply(ctx, client.ApplyConfigurationFromUnstructured(o.Unstructured), client.FieldOwner("kubectl"), client.ForceOwnership)
+	}
+	return fmt.Errorf("kustomize/base/crds has no %s", definition)
 }
 
 func injected(ctx context.Context, name string) (bool, error) {
@@ -323,6 +368,17 @@ func ask(t *testing.T, path string, r *admissionv1.AdmissionReview) *admissionv1
 
 func post(t *testing.T, path, contentType string, body []byte) *admissionv1.AdmissionResponse {
 	t.Helper()
+	status, raw := send(t, path, contentType, body)
+	answer := &admissionv1.AdmissionReview{}
+	if err := json.Unmarshal(raw, answer); err != nil || answer.Response == nil {
+		t.Fatalf("%s answers %d %q: %v", path, status, raw, err)
+	}
+	return answer.Response
+}
+
+// send posts over TLS that has to satisfy the authority in the Secret.
+func send(t *testing.T, path, contentType string, body []byte) (status int, answer []byte) {
+	t.Helper()
 	secret := &corev1.Secret{}
 	if err := api.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: certificateSecret}, secret); err != nil {
 		t.Fatal(err)
@@ -343,9 +399,5 @@ func post(t *testing.T, path, contentType string, body []byte) *admissionv1.Admi
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer := &admissionv1.AdmissionReview{}
-	if err := json.Unmarshal(raw, answer); err != nil || answer.Response == nil {
-		t.Fatalf("%s answers %s %q: %v", path, response.Status, raw, err)
-	}
-	return answer.Response
+	return response.StatusCode, raw
 }

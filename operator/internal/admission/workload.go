@@ -16,12 +16,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/conversion"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/metrics"
@@ -39,8 +41,9 @@ const auditVerdicts = "verdicts"
 
 // Workloads judges Workloads and their scale. All fields are required.
 type Workloads struct {
-	Judge   *gather.Judge
-	Decoder admission.Decoder
+	Judge     *gather.Judge
+	Decoder   admission.Decoder
+	Converter *conversion.Converter
 	// Cache holds the Workloads that one may depend on.
 	Cache client.Reader
 	// Live reads the Workload that a scale request is about: the cache may lag behind it.
@@ -48,11 +51,17 @@ type Workloads struct {
 	Metrics *metrics.Set
 }
 
-// Register serves the handlers on a webhook server.
-func Register(server webhook.Server, workloads *Workloads, objects *Objects, gates *Gates) {
+// Register serves the handlers, and the conversion, on a webhook server.
+func Register(server webhook.Server, workloads *Workloads, objects *Objects, gates *Gates) error {
+	convert, err := newConversion(workloads.Converter)
+	if err != nil {
+		return fmt.Errorf("serve the conversion: %w", err)
+	}
+	server.Register(PathConvert, convert)
 	server.Register(PathWorkload, &webhook.Admission{Handler: workloads})
 	server.Register(PathObjects, &webhook.Admission{Handler: objects})
 	server.Register(PathGate, &webhook.Admission{Handler: gates})
+	return nil
 }
 
 // Handle implements admission.Handler. There is no short cut for updates that seem
@@ -117,7 +126,41 @@ func (h *Workloads) subject(ctx context.Context, req admission.Request) (*v1beta
 			return nil, admission.Allowed("the object is being deleted and its spec does not change")
 		}
 	}
+	if errs := h.invalid(ctx, w, req); len(errs) > 0 {
+		return nil, invalid(w, errs)
+	}
 	return w, admission.Response{}
+}
+
+// invalid is what the API server does not see to: it validates what was written in the
+// version that it was written in, and stores what becomes of it.
+func (h *Workloads) invalid(ctx context.Context, w *v1beta1.Workload, req admission.Request) field.ErrorList {
+	if err := conversion.Leftover(w.Annotations); err != nil {
+		return field.ErrorList{err}
+	}
+	if req.RequestKind == nil || req.RequestKind.Version == v1beta1.GroupVersion.Version {
+		return nil
+	}
+	obj, err := object(req.Object.Raw)
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	var old map[string]any
+	if req.Operation == admissionv1.Update {
+		if old, err = object(req.OldObject.Raw); err != nil {
+			return field.ErrorList{field.InternalError(nil, err)}
+		}
+	}
+	return h.Converter.Written(ctx, obj, old)
+}
+
+// invalid is the response for what is against a schema; it is no verdict.
+func invalid(o client.Object, errs field.ErrorList) admission.Response {
+	kind := o.GetObjectKind().GroupVersionKind().GroupKind()
+	status := apierrors.NewInvalid(kind, o.GetName(), errs).Status()
+	response := admission.Denied("")
+	response.Result = &status
+	return response
 }
 
 func (h *Workloads) scaled(ctx context.Context, req admission.Request) (*v1beta1.Workload, admission.Response) {

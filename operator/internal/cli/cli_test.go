@@ -24,6 +24,14 @@ const (
 	head = "apiVersion: sluice.dev/v1beta1\nkind: Workload\nmetadata: {name: web, namespace: shop}\nspec:\n  image: "
 )
 
+// older is head in the first version.
+var older = strings.Replace(head, "v1beta1", "v1alpha1", 1)
+
+// noted is a signed Workload of the first version with the annotation.
+func noted(spec string) string {
+	return strings.Replace(older, "namespace: shop", "namespace: shop, annotations: {sluice.dev/v1beta1-spec: '"+spec+"'}", 1) + "SIGNED\n"
+}
+
 // twoKeys are made once: cosign's own way to encrypt them takes a second each.
 var twoKeys = sync.OnceValues(func() (keys [2]*testkit.Key, err error) {
 	for i := range keys {
@@ -139,7 +147,17 @@ func TestCheck_Exits(t *testing.T) {
 		code  int
 		says  []string
 	}{
-		"0: a signed image": {map[string]string{"in/web.yaml": head + "SIGNED\n"}, nil, 0, []string{"PASS", "web.yaml", "is signed by release-key", "1 judged: 1 allowed"}},
+		"0: a signed image":                         {map[string]string{"in/web.yaml": head + "SIGNED\n"}, nil, 0, []string{"PASS", "web.yaml", "is signed by release-key", "1 judged: 1 allowed"}},
+		"0: the first version":                      {map[string]string{"in/web.yaml": older + "SIGNED\n  port: 80\n"}, nil, 0, []string{"PASS", "1 judged: 1 allowed"}},
+		"1: an unsigned image in the first version": {map[string]string{"in/web.yaml": older + "UNSIGNED\n"}, nil, 1, []string{"DENY", "[critical] signature"}},
+		"1: a field that the first version has not": {map[string]string{"in/web.yaml": older + "SIGNED\n  ports: []\n"}, nil, 1, []string{"DENY", "schema", "spec.ports", "unknown field"}},
+		"1: an unsigned image in an annotation": {map[string]string{"in/web.yaml": noted(`{"image":"a","backup":{"schedule":"0 3 * * *","image":"UNSIGNED","s3":{"bucket":"b","region":"r"}}}`)}, nil, 1,
+			[]string{"DENY", "[critical] signature", "CronJob"}},
+		"1: an annotation that the schema refuses": {map[string]string{"in/web.yaml": noted(`{"image":"a","deletionPolicy":"Never"}`)}, nil, 1, []string{"DENY", "schema", "spec.deletionPolicy"}},
+		"1: an annotation that is none":            {map[string]string{"in/web.yaml": noted(`{"image":`)}, nil, 1, []string{"DENY", "metadata.annotations[sluice.dev/v1beta1-spec]", "not a JSON object"}},
+		"1: an annotation of the first version's":  {map[string]string{"in/web.yaml": strings.Replace(noted(`{"image":"a"}`), "v1alpha1", "v1beta1", 1)}, nil, 1, []string{"DENY", "metadata.annotations[sluice.dev/v1beta1-spec]", "take it off"}},
+		"2: one Workload in two versions": {map[string]string{"in/a.yaml": head + "SIGNED\n", "in/b.yaml": older + "SIGNED\n"}, nil, 2,
+			[]string{"b.yaml: Workload shop/web stands in", "a.yaml too"}},
 		"1: an unsigned one": {map[string]string{"in/web.yaml": head + "UNSIGNED\n"}, nil, 1,
 			[]string{"DENY", "[critical] signature", "spec.template.spec.containers[0].image", "to do: sign it"}},
 		"1: an unknown field": {map[string]string{"in/web.yaml": head + "SIGNED\n  replica: 3\n"}, nil, 1, []string{"DENY", "schema", "spec.replica", "unknown field", "kubectl explain workload"}},
@@ -319,6 +337,14 @@ func TestRender(t *testing.T) {
 		}
 		if fmt.Sprint(kinds) != "[ServiceAccount NetworkPolicy Service Deployment]" {
 			t.Errorf("kinds: %v", kinds)
+		}
+	})
+	t.Run("the first version becomes the same", func(t *testing.T) {
+		latest := d.run(head+"nginx:1\n  ports: [{name: http, port: 80}]\n  storage: {size: 1Gi, mountPath: /data}\n", "render", "-")
+		first := d.run(older+"nginx:1\n  port: 80\n  persistent: true\n  storageSize: 1Gi\n", "render", "-")
+		first.must(t, 0, "kind: StatefulSet")
+		if first.out != latest.out {
+			t.Errorf("%s\nand in v1beta1:\n%s", first.out, latest.out)
 		}
 	})
 	for name, c := range map[string]struct {

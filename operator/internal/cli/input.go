@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-dev/sluice/kustomize/base/crds"
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/conversion"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
 	"github.com/sluice-dev/sluice/operator/internal/schema"
@@ -45,6 +46,10 @@ func readInput(ctx context.Context, s streams, root string, paths, gates []strin
 	if err != nil {
 		return nil, usage("load schemas: %w", err)
 	}
+	workloads, err := conversion.New(schemas)
+	if err != nil {
+		return nil, usage("%w", err)
+	}
 	in := &input{seen: map[string]overlay.Object{}, files: &gather.Files{
 		Namespaces: map[string]map[string]string{},
 		ConfigMaps: map[string]map[string]string{},
@@ -56,7 +61,7 @@ func readInput(ctx context.Context, s streams, root string, paths, gates []strin
 			return nil, usage("%w", err)
 		}
 		for _, o := range objects {
-			if err := in.add(ctx, schemas, o, i >= len(gates)); err != nil {
+			if err := in.add(ctx, schemas, workloads, o, i >= len(gates)); err != nil {
 				return nil, err
 			}
 		}
@@ -64,7 +69,7 @@ func readInput(ctx context.Context, s streams, root string, paths, gates []strin
 	return in, nil
 }
 
-func (in *input) add(ctx context.Context, schemas *schema.Set, o overlay.Object, checked bool) error {
+func (in *input) add(ctx context.Context, schemas *schema.Set, workloads *conversion.Converter, o overlay.Object, checked bool) error {
 	gvk := o.GroupVersionKind()
 	ours := gvk.Group == v1beta1.GroupVersion.Group
 	switch {
@@ -72,7 +77,7 @@ func (in *input) add(ctx context.Context, schemas *schema.Set, o overlay.Object,
 		return in.once(o, func() error { return in.addGate(ctx, schemas, o) })
 	case ours && checked:
 		return in.once(o, func() error {
-			in.workloads = append(in.workloads, admit(ctx, schemas, o))
+			in.workloads = append(in.workloads, admit(ctx, workloads, o))
 			return nil
 		})
 	case ours:
@@ -108,10 +113,11 @@ func (in *input) once(o overlay.Object, add func() error) error {
 	return usage("%s: %s %s/%s stands in %s too, with other content: only one of them can apply", o.File, o.GetKind(), o.GetNamespace(), o.GetName(), first.File)
 }
 
-// admit applies the schema as the API server would.
-func admit(ctx context.Context, schemas *schema.Set, o overlay.Object) subject {
+// admit applies the schema as the API server would, and takes the Workload to the version
+// that is judged.
+func admit(ctx context.Context, workloads *conversion.Converter, o overlay.Object) subject {
 	out := subject{file: o.File, object: o.Unstructured}
-	content, errs := schemas.Admit(ctx, o.Object, o.GroupVersionKind())
+	content, errs := workloads.Admit(ctx, o.Object, o.GroupVersionKind())
 	if len(errs) > 0 {
 		out.invalid = errs
 		return out

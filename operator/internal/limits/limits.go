@@ -89,6 +89,10 @@ const (
 	PatchCopyBytes = 1 << 20
 	// Objects is how many objects one check may judge or render.
 	Objects = 20000
+	// ConversionBytes is the largest request to convert between API versions that is read.
+	// The API server asks for one object at a time, of 1.5 MiB in etcd at most; a write has
+	// at most 3 MiB.
+	ConversionBytes = 16 << 20
 	// ImagesPerObject is how many distinct images one object may name.
 	ImagesPerObject = 128
 )

@@ -97,6 +97,12 @@ func (s *Set) add(raw []byte) error {
 // the API server would refuse to create it, each with its field path. Unknown fields are
 // refused: a typo must not silently switch a setting off.
 func (s *Set) Admit(ctx context.Context, obj map[string]any, gvk schema.GroupVersionKind) (map[string]any, field.ErrorList) {
+	return s.AdmitChange(ctx, obj, nil, gvk)
+}
+
+// AdmitChange is Admit for an object that is there already, as old: the rules about what
+// may not change count too. A nil old is a create.
+func (s *Set) AdmitChange(ctx context.Context, obj, old map[string]any, gvk schema.GroupVersionKind) (map[string]any, field.ErrorList) {
 	k, ok := s.kinds[gvk]
 	if !ok {
 		return nil, field.ErrorList{field.NotSupported(field.NewPath("apiVersion"), gvk.String(), s.versions(gvk.Group))}
@@ -122,12 +128,20 @@ func (s *Set) Admit(ctx context.Context, obj map[string]any, gvk schema.GroupVer
 	}
 	obj["metadata"] = metadata
 	if k.cel != nil {
-		errs, _ = k.cel.Validate(ctx, nil, k.structural, obj, nil, celconfig.RuntimeCELCostBudget)
+		errs, _ = k.cel.Validate(ctx, nil, k.structural, obj, before(old), celconfig.RuntimeCELCostBudget)
 	}
 	if len(errs) > 0 {
 		return nil, errs
 	}
 	return obj, nil
+}
+
+// before is an untyped nil for a create: a nil map is an object to the rules.
+func before(old map[string]any) any {
+	if old == nil {
+		return nil
+	}
+	return old
 }
 
 // metadata checks what no schema says: names and labels. It returns the metadata as the

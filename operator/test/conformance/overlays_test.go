@@ -123,6 +123,10 @@ func TestComponents_CertManagerReplacesTheOwnCertificates(t *testing.T) {
 	for _, o := range read {
 		found[o.GetKind()] = true
 		switch o.GetKind() {
+		case "CustomResourceDefinition":
+			if _, converts, _ := unstructured.NestedMap(o.Object, "spec", "conversion", "webhook"); converts && o.GetAnnotations()["cert-manager.io/inject-ca-from"] == "" {
+				t.Errorf("cert-manager is not told to inject its authority into %s", o.GetName())
+			}
 		case "ValidatingWebhookConfiguration":
 			if o.GetAnnotations()["cert-manager.io/inject-ca-from"] == "" {
 				t.Error("cert-manager is not told to inject its authority")

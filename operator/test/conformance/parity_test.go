@@ -58,6 +58,9 @@ var want = map[string]gate.Outcome{
 	"static-allow":           gate.OutcomeAllow,
 	"unmatched":              gate.OutcomeDeny,
 	"unsigned":               gate.OutcomeDeny,
+	"v1alpha1":               gate.OutcomeDeny,
+	"v1alpha1-restored":      gate.OutcomeAllow,
+	"v1alpha1-sidecar":       gate.OutcomeDeny,
 }
 
 const fixtures = "testdata/workloads"
@@ -176,7 +179,7 @@ func newSuite(t *testing.T) *suite {
 		}
 	})
 	s := &suite{stage: st}
-	if s.client, err = client.New(st.Cluster.Config(), client.Options{}); err != nil {
+	if s.client, err = client.New(quiet(st.Cluster.Config()), client.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	s.prepare(ctx, t)
@@ -345,6 +348,8 @@ func (s *suite) reconcile(t *testing.T, name string) v1beta1.GateStatus {
 	if err != nil {
 		t.Fatalf("create %s without the webhook: %v", name, err)
 	}
+	// Whatever version it is written in, it is judged, and read here, in the latest.
+	u.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(v1beta1.WorkloadKind))
 	w := &v1beta1.Workload{}
 	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		if err := s.client.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {

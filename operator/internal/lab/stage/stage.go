@@ -47,6 +47,9 @@ type Options struct {
 	Overlay string
 	// Manager is the operator's binary.
 	Manager string
+	// Older is what stands in the cluster before the overlay comes: the definitions of an
+	// older release, and objects that were made under it.
+	Older []*unstructured.Unstructured
 	// Dir for kubeconfig and logs; empty: temporary.
 	Dir string
 	// Log gets a line per step.
@@ -101,15 +104,25 @@ func (s *Stage) up(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	local, err := lab.FreePorts(3)
+	if err != nil {
+		return err
+	}
+	s.WebhookURL, s.ManagerURL, s.MetricsURL = "https://"+local[0], "http://"+local[1], "http://"+local[2]+"/metrics"
+	lab.RedirectWebhooks(objects, s.WebhookURL)
 	definitions, platform, guarded := parts(objects)
-	s.Cluster, err = lab.Start(ctx, lab.Options{ToolsDir: tools, Dir: o.Dir, Definitions: definitions, Log: o.Log})
+	first := definitions
+	if len(o.Older) > 0 {
+		first, platform = o.Older, append(definitions, platform...)
+	}
+	s.Cluster, err = lab.Start(ctx, lab.Options{ToolsDir: tools, Dir: o.Dir, Definitions: first, Log: o.Log})
 	if err != nil {
 		return err
 	}
 	if err := s.startRegistry(); err != nil {
 		return err
 	}
-	return s.install(ctx, o, platform, guarded)
+	return s.install(ctx, o, local, platform, guarded)
 }
 
 func (s *Stage) startRegistry() error {
@@ -185,18 +198,12 @@ func parts(objects []*unstructured.Unstructured) (definitions, platform, guarded
 }
 
 // install applies the platform, runs the operator with its own rights, and applies what
-// it guards.
-func (s *Stage) install(ctx context.Context, o Options, platform, guarded []*unstructured.Unstructured) error {
-	local, err := lab.FreePorts(3)
-	if err != nil {
-		return err
-	}
+// it guards. local are the addresses of its webhooks, its health and its metrics.
+func (s *Stage) install(ctx context.Context, o Options, local []string, platform, guarded []*unstructured.Unstructured) error {
 	_, webhookPort, err := net.SplitHostPort(local[0])
 	if err != nil {
 		return fmt.Errorf("port of the webhooks: %w", err)
 	}
-	s.WebhookURL, s.ManagerURL, s.MetricsURL = "https://"+local[0], "http://"+local[1], "http://"+local[2]+"/metrics"
-	lab.RedirectWebhooks(platform, s.WebhookURL)
 	if err := s.Cluster.Apply(ctx, append(platform, s.SignerManifest())); err != nil {
 		return err
 	}
