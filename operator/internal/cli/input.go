@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/conversion"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
 	"github.com/sluice-dev/sluice/operator/internal/schema"
 )
@@ -119,7 +120,7 @@ func admit(ctx context.Context, workloads *conversion.Converter, o overlay.Objec
 	out := subject{file: o.File, object: o.Unstructured}
 	content, errs := workloads.Admit(ctx, o.Object, o.GroupVersionKind())
 	if len(errs) > 0 {
-		out.invalid = errs
+		out.invalid = masked(o.Object, errs)
 		return out
 	}
 	w := &v1beta1.Workload{}
@@ -129,6 +130,18 @@ func admit(ctx context.Context, workloads *conversion.Converter, o overlay.Objec
 	}
 	out.workload = w
 	return out
+}
+
+// masked takes the secrets of a manifest out of what is wrong with it.
+func masked(content map[string]any, errs field.ErrorList) field.ErrorList {
+	secrets := gather.Secrets(content)
+	for _, e := range errs {
+		e.Detail = secrets.Text(e.Detail, limits.ErrorBytes)
+		if text, ok := e.BadValue.(string); ok {
+			e.BadValue = secrets.Text(text, limits.ErrorBytes)
+		}
+	}
+	return errs
 }
 
 func (in *input) addGate(ctx context.Context, schemas *schema.Set, o overlay.Object) error {

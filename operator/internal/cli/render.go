@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/render"
 )
 
@@ -39,7 +41,8 @@ func renderAll(ctx context.Context, s streams, root string, paths []string) erro
 		}
 		children, err := render.Children(sub.workload)
 		if err != nil {
-			return usage("%s: Workload %s/%s: %w", sub.file, sub.workload.Namespace, sub.workload.Name, err)
+			return usage("%s: Workload %s/%s: %s", sub.file, sub.workload.Namespace, sub.workload.Name,
+				gather.Secrets(sub.object.Object).Text(err.Error(), limits.ErrorBytes))
 		}
 		for _, child := range children {
 			raw, err := yaml.Marshal(child)

@@ -76,13 +76,13 @@ func compose(in *Input, f Findings) Verdict {
 		Object:       cleanRef(in.Object),
 		PolicyDigest: in.PolicyDigest,
 		Images:       cleanImages(f.Images),
-		Warnings:     clean(f.Warn),
+		Warnings:     clean(f.Warn, in.Secrets),
 	}
-	undecided := clean(f.Undecided)
+	undecided := clean(f.Undecided, in.Secrets)
 	for i := range undecided {
 		undecided[i].Severity = SeverityError
 	}
-	v.Violations = append(clean(f.Deny), undecided...)
+	v.Violations = append(clean(f.Deny, in.Secrets), undecided...)
 	v.normalise()
 	v.Violations, v.Warnings = capped(v.Violations, v.Object), capped(v.Warnings, v.Object)
 	return v
@@ -112,12 +112,12 @@ func outcome(mode Mode, f Findings) Outcome {
 // wherever a verdict is shown.
 func text(s string) string { return redact.Text(s, limits.MessageBytes) }
 
-func clean(in []Finding) []Finding {
+func clean(in []Finding, secrets *redact.Secrets) []Finding {
 	out := make([]Finding, 0, len(in))
 	for _, f := range in {
 		out = append(out, Finding{
 			Policy: text(f.Policy), Severity: text(f.Severity), Object: text(f.Object),
-			Path: text(f.Path), Message: text(f.Message), Remedy: text(f.Remedy),
+			Path: text(f.Path), Message: secrets.Text(f.Message, limits.MessageBytes), Remedy: secrets.Text(f.Remedy, limits.MessageBytes),
 		})
 	}
 	return out

@@ -7,6 +7,8 @@ package gate
 import (
 	"crypto/sha256"
 	"encoding/hex"
+
+	"github.com/sluice-dev/sluice/operator/internal/redact"
 )
 
 // Mode says what a verdict does; the values are those of the Gate API.
@@ -280,6 +282,8 @@ type Input struct {
 	Children []map[string]any
 	// Images of the children.
 	Images []Image
+	// Secrets of the object, which no finding may show.
+	Secrets *redact.Secrets
 	// Refused are reasons to deny that show before any check runs, such as patches that
 	// do not apply.
 	Refused []Finding

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/redact"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 )
 
@@ -57,6 +58,8 @@ type Judgement struct {
 	Children []map[string]any
 	// Digests of the images, by image as written, as far as they were resolved.
 	Digests map[string]string
+	// Secrets of the object and its children, which nothing that is said of them may show.
+	Secrets *redact.Secrets
 }
 
 // Blocked says whether any verdict blocks.
@@ -103,7 +106,7 @@ func (j *Judge) judge(ctx context.Context, s *subject, known map[string]string) 
 	if len(s.refused) == 0 && len(gates) > 0 {
 		j.evidence(ctx, s, gates, found, known)
 	}
-	out := Judgement{Children: s.children, Digests: map[string]string{}}
+	out := Judgement{Children: s.children, Digests: map[string]string{}, Secrets: s.secrets}
 	for _, i := range found {
 		if i.Digest != "" {
 			out.Digests[i.Ref] = i.Digest
@@ -112,7 +115,7 @@ func (j *Judge) judge(ctx context.Context, s *subject, known map[string]string) 
 	for _, g := range gates {
 		out.Verdicts = append(out.Verdicts, j.chain.Decide(ctx, &gate.Input{
 			Gate: g.config, PolicyDigest: g.digest, Object: s.ref, Namespace: namespace,
-			Submitted: s.content, Children: s.children, Images: found, Refused: s.refused,
+			Submitted: s.content, Children: s.children, Images: found, Refused: s.refused, Secrets: s.secrets,
 		}))
 	}
 	return out

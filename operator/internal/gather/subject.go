@@ -4,14 +4,17 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/ignore"
 	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/redact"
 	"github.com/sluice-dev/sluice/operator/internal/render"
 )
 
@@ -28,6 +31,8 @@ type subject struct {
 	// more.
 	pullSecrets []string
 	account     string
+	// secrets of the object, as it came.
+	secrets *redact.Secrets
 	// refused says what is wrong with the object itself.
 	refused []gate.Finding
 }
@@ -55,6 +60,7 @@ func ofWorkload(w *v1beta1.Workload) (*subject, error) {
 	if s.children, err = render.Children(w); err != nil {
 		s.refused = append(s.refused, notRendered(s.ref, err))
 	}
+	s.secrets = Secrets(s.content, s.children...)
 	return s, nil
 }
 
@@ -62,7 +68,7 @@ func ofWorkload(w *v1beta1.Workload) (*subject, error) {
 func ofObject(obj map[string]any, namespace string) *subject {
 	text := func(from map[string]any, key string) string { v, _ := from[key].(string); return v }
 	metadata, _ := obj["metadata"].(map[string]any)
-	s := &subject{content: normalObject(obj, metadata)}
+	s := &subject{content: normalObject(obj, metadata), secrets: redact.SecretsOf(obj)}
 	s.ref = gate.ObjectRef{APIVersion: text(obj, "apiVersion"), Kind: text(obj, "kind"), Namespace: namespace, Name: text(metadata, "name")}
 	if s.ref.Name == "" {
 		// The API server makes up the rest of the name after admission.
@@ -108,6 +114,15 @@ func normalObject(obj, metadata map[string]any) map[string]any {
 			kept[k] = v
 		}
 	}
+	if marks, ok := kept["annotations"].(map[string]any); ok {
+		// What kubectl keeps there for itself is in no pull request.
+		own := maps.Clone(marks)
+		delete(own, corev1.LastAppliedConfigAnnotation)
+		kept["annotations"] = own
+		if len(own) == 0 {
+			delete(kept, "annotations")
+		}
+	}
 	out["metadata"] = kept
 	return out
 }
@@ -147,7 +162,7 @@ func normal(w *v1beta1.Workload) (map[string]any, error) {
 	clean.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(v1beta1.WorkloadKind))
 	clean.Name, clean.Namespace, clean.Labels = w.Name, w.Namespace, w.Labels
 	for k, v := range w.Annotations {
-		if k == "kubectl.kubernetes.io/last-applied-configuration" {
+		if k == corev1.LastAppliedConfigAnnotation {
 			continue
 		}
 		if clean.Annotations == nil {

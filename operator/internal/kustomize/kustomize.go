@@ -6,6 +6,7 @@ package kustomize
 
 import (
 	"fmt"
+	"regexp"
 	"sync"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -43,7 +44,20 @@ func Build(fsys filesys.FileSystem, folder string) (resources resmap.ResMap, err
 	options.PluginConfig = types.DisabledPluginConfig()
 	resources, err = krusty.MakeKustomizer(options).Run(fsys, folder)
 	if err != nil {
-		return nil, fmt.Errorf("kustomize build: %w", err)
+		return nil, &buildError{err}
 	}
 	return resources, nil
 }
+
+// quoted is where Kustomize quotes a whole patch, or what a generator is given, before it
+// says what is wrong: there are passwords in those.
+var quoted = regexp.MustCompile("(?s) with config: `.*?`| from \\[patch: .*\\]|literal sources \\[.*\\]: |(invalid literal source) .*(, expected)")
+
+// buildError is an error of Kustomize without what it quotes.
+type buildError struct{ err error }
+
+func (e *buildError) Error() string {
+	return "kustomize build: " + quoted.ReplaceAllString(e.err.Error(), "$1$2")
+}
+
+func (e *buildError) Unwrap() error { return e.err }

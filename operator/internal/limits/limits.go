@@ -109,6 +109,11 @@ const (
 	// ErrorBytes is the longest error that the command prints; the cause stands at the end
 	// of what Kustomize says.
 	ErrorBytes = 8 << 10
+	// MaskedValues is how many secrets of one object are looked for in what is said of it.
+	// Each is compared at up to every byte of a message: at MessageBytes, and four ways to
+	// write a value, that is half a million short comparisons, or 4 ms. Of an object
+	// with more, nothing is told but that.
+	MaskedValues = 128
 	// PolicyBytes is the largest set of Rego modules from one source.
 	PolicyBytes = 1 << 20
 	// PolicySteps is how many expressions the policies of one source may evaluate over

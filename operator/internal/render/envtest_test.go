@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,6 +71,34 @@ func TestChildren_AreTakenByTheAPIServer(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The API server's own admission holds pods of such a namespace to the restricted standard.
+func TestChildren_RunInARestrictedNamespace(t *testing.T) {
+	restricted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "restricted-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+	if err := api.Create(t.Context(), restricted); err != nil {
+		t.Fatal(err)
+	}
+	open := podTemplates(t, children(t, full()))["Deployment"]
+	open.Spec.SecurityContext = nil
+	open.Spec.Containers[0].SecurityContext = nil
+	try := func(pod corev1.PodTemplateSpec) error {
+		return api.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "pod-", Namespace: restricted.Name, Labels: pod.Labels}, Spec: pod.Spec}, client.DryRunAll)
+	}
+	if err := try(open); !apierrors.IsForbidden(err) {
+		t.Fatalf("the namespace is not restricted: %v", err)
+	}
+	for name, w := range map[string]*v1beta1.Workload{"deployment": full(), "statefulset": database(), "least": least()} {
+		for kind, pod := range podTemplates(t, children(t, w)) {
+			// The StatefulSet's controller adds the volume.
+			if kind == "StatefulSet" {
+				pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+			}
+			if err := try(pod); err != nil {
+				t.Errorf("%s: a pod of the %s: %v", name, kind, err)
+			}
+		}
 	}
 }
 

@@ -65,15 +65,12 @@ func patched(w *v1beta1.Workload, children []map[string]any) ([]map[string]any, 
 	}
 	built, err := kustomize.Build(fsys, filesys.SelfDir)
 	if err != nil {
-		return nil, &PatchError{Path: patchesPath, Err: errors.New(quotedConfig.ReplaceAllString(err.Error(), ""))}
+		return nil, &PatchError{Path: patchesPath, Err: err}
 	}
 	return contents(w, children, built)
 }
 
 const patchesPath = "spec.patches"
-
-// quotedConfig is where Kustomize quotes the whole patch before it says what is wrong.
-var quotedConfig = regexp.MustCompile("(?s) with config: `.*?`| from \\[patch: .*\\]")
 
 func store(fsys filesys.FileSystem, name string, content any) error {
 	raw, err := json.Marshal(content)

@@ -241,7 +241,7 @@ func (r renderer) backupTemplate() corev1.PodTemplateSpec {
 		}
 	}
 	labels := r.labels()
-	labels[labelName] = r.w.Name + "-backup"
+	labels[labelName] = r.backupLabel()
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: labels},
 		Spec: corev1.PodSpec{

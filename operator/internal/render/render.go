@@ -187,6 +187,22 @@ func (r renderer) configMap() *corev1.ConfigMap {
 	}
 }
 
+// everyPod selects the pods of the Workload and those of its backup, by name: other pods
+// may well carry the same instance label.
+func (r renderer) everyPod() metav1.LabelSelector {
+	if r.w.Spec.Backup == nil {
+		return *r.labelSelector()
+	}
+	return metav1.LabelSelector{
+		MatchLabels: map[string]string{LabelInstance: r.w.Name},
+		MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: labelName, Operator: metav1.LabelSelectorOpIn, Values: []string{r.w.Name, r.backupLabel()}},
+		},
+	}
+}
+
+func (r renderer) backupLabel() string { return r.w.Name + "-backup" }
+
 // networkPolicy lets traffic in on the declared ports and nowhere else.
 func (r renderer) networkPolicy() *networkingv1.NetworkPolicy {
 	var in []networkingv1.NetworkPolicyIngressRule
@@ -202,7 +218,7 @@ func (r renderer) networkPolicy() *networkingv1.NetworkPolicy {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"},
 		ObjectMeta: r.meta(r.w.Name),
 		Spec: networkingv1.NetworkPolicySpec{
-			PodSelector: *r.labelSelector(),
+			PodSelector: r.everyPod(),
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 			Ingress:     in,
 		},

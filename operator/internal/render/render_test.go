@@ -12,9 +12,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
@@ -159,6 +162,76 @@ func TestChildren_BudgetNeedsMoreThanOneReplica(t *testing.T) {
 		w.Spec.Replicas = &replicas
 		if got := child(children(t, w), "PodDisruptionBudget") != nil; got != want {
 			t.Errorf("%d replicas: %v", replicas, got)
+		}
+	}
+}
+
+// podTemplates are the pods that the children make, by kind.
+func podTemplates(t *testing.T, children []map[string]any) map[string]corev1.PodTemplateSpec {
+	t.Helper()
+	out := map[string]corev1.PodTemplateSpec{}
+	for kind, path := range map[string][]string{
+		"Deployment": {"spec", "template"}, "StatefulSet": {"spec", "template"}, "CronJob": {"spec", "jobTemplate", "spec", "template"},
+	} {
+		c := child(children, kind)
+		if c == nil {
+			continue
+		}
+		template, _, err := unstructured.NestedMap(c.Object, path...)
+		var pod corev1.PodTemplateSpec
+		if err == nil {
+			err = runtime.DefaultUnstructuredConverter.FromUnstructured(template, &pod)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		out[kind] = pod
+	}
+	return out
+}
+
+func TestChildren_PodsAreBehindTheNetworkPolicyAndHaveNoToken(t *testing.T) {
+	for name, w := range map[string]*v1beta1.Workload{"deployment": full(), "statefulset": database(), "least": least()} {
+		got := children(t, w)
+		policy := &networkingv1.NetworkPolicy{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(child(got, "NetworkPolicy").Object, policy); err != nil {
+			t.Fatal(err)
+		}
+		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if selector.Matches(labels.Set{render.LabelInstance: w.Name, "app.kubernetes.io/name": "another"}) {
+			t.Errorf("%s: it is over pods of others", name)
+		}
+		pods := podTemplates(t, got)
+		if len(pods) == 0 {
+			t.Fatalf("%s: no pods", name)
+		}
+		for kind, pod := range pods {
+			if !selector.Matches(labels.Set(pod.Labels)) {
+				t.Errorf("%s: the pods of the %s are open to all: %v", name, kind, pod.Labels)
+			}
+			if mounts := pod.Spec.AutomountServiceAccountToken; mounts == nil || *mounts {
+				t.Errorf("%s: the pods of the %s get a token", name, kind)
+			}
+		}
+		if account := child(got, "ServiceAccount"); account != nil && account.Object["automountServiceAccountToken"] != false {
+			t.Errorf("%s: the account gives a token to whoever uses it", name)
+		}
+	}
+}
+
+func TestChildren_PodsSpreadAsAsked(t *testing.T) {
+	for kind, w := range map[string]*v1beta1.Workload{"Deployment": full(), "StatefulSet": database()} {
+		pod := podTemplates(t, children(t, w))[kind]
+		if len(pod.Spec.TopologySpreadConstraints) != 1 {
+			t.Fatalf("%s: %v", kind, pod.Spec.TopologySpreadConstraints)
+		}
+		c := pod.Spec.TopologySpreadConstraints[0]
+		selector, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
+		if err != nil || !selector.Matches(labels.Set(pod.Labels)) || c.TopologyKey != "topology.kubernetes.io/zone" || c.MaxSkew != 1 {
+			t.Errorf("%s: %+v, %v", kind, c, err)
 		}
 	}
 }

@@ -88,6 +88,9 @@ func TestParity_TheThreeGatesGiveTheSameBytes(t *testing.T) {
 			if got, want := outcome(t, pullRequest[name]), want[name]; got != want {
 				t.Fatalf("the verdict is %q and should be %q: %s", got, want, pullRequest[name])
 			}
+			if bytes.Contains(pullRequest[name], []byte("hunter2")) || name == "secret-literal" && !bytes.Contains(pullRequest[name], []byte("DB_PASSWORD is written out")) {
+				t.Errorf("the verdict shows a password, or nothing of it: %s", pullRequest[name])
+			}
 			if got := s.admit(t, name); !bytes.Equal(got, pullRequest[name]) {
 				t.Errorf("admission:    %s\npull request: %s", got, pullRequest[name])
 			}

@@ -8,12 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -360,4 +363,73 @@ func TestManager_SeesAnAutoscalerComeAndGo(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// every has all that a spec can ask for, beside what full has.
+func (b *bench) every(w *v1beta1.Workload) {
+	full(w)
+	s := &w.Spec
+	s.Version, s.Tenant, s.Replicas, s.DeletionPolicy = "v1.2.0", "shop", int32Of(3), v1beta1.DeletionPolicyRetainStorage
+	s.Command, s.Args, s.ServiceAccountName = []string{"/app"}, []string{"--port=8080"}, "runner"
+	s.Ports = append(s.Ports, v1beta1.Port{Name: "dns", Port: 5353, Protocol: corev1.ProtocolUDP})
+	s.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
+	s.Secrets = []v1beta1.SecretRef{{Name: "database", EnvFrom: true}, {Name: "registry", MountPath: "/etc/registry"}}
+	s.DependsOn = []v1beta1.DependencyRef{{Name: "first"}}
+	s.Probes.Liveness = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/app", "alive"}}}}
+	s.Probes.Startup = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}}}
+	two := intstr.FromInt32(2)
+	s.Availability.MinAvailable = &two
+	ignoring("", "/spec/minReadySeconds", "/metadata/annotations/example.com~1owner")(w)
+	ignoring("CronJob", "/spec/suspend")(w)
+	kind := "Deployment"
+	if s.Storage != nil {
+		kind = "StatefulSet"
+	}
+	s.Patches = []v1beta1.Patch{
+		{Target: &v1beta1.PatchTarget{Kind: kind}, Patch: `[{"op":"add","path":"/spec/template/spec/terminationGracePeriodSeconds","value":7}]`},
+		{Target: &v1beta1.PatchTarget{Kind: kind}, Patch: `[{"op":"add","path":"/metadata/annotations","value":{"example.com/owner":"shop"}}]`},
+	}
+}
+
+func TestReconcile_WritesNothingAtRestWithEveryFeature(t *testing.T) {
+	for kind, storage := range map[string]*v1beta1.Storage{"Deployment": nil, "StatefulSet": {Size: "1024Mi", MountPath: "/data", Retain: true}} {
+		t.Run(kind, func(t *testing.T) {
+			b := newBench(t)
+			for name, data := range map[string]map[string]string{"database": {"password": "hunter2"}, "registry": {corev1.DockerConfigJsonKey: `{"auths":{}}`}} {
+				s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.namespace}, StringData: data}
+				if name == "registry" {
+					s.Type = corev1.SecretTypeDockerConfigJson
+				}
+				create(t, s)
+			}
+			create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "runner", Namespace: b.namespace}})
+			b.running("first")
+			b.autoscaler("apps/v1", kind, "web")
+			w := b.running("web", func(w *v1beta1.Workload) { w.Spec.Storage = storage }, b.every)
+			b.patch(kind, "web",
+				map[string]any{"op": "replace", "path": "/spec/replicas", "value": 7}, map[string]any{"op": "add", "path": "/spec/minReadySeconds", "value": 5},
+				map[string]any{"op": "replace", "path": "/metadata/annotations/example.com~1owner", "value": "night shift"})
+			b.patch("CronJob", "web-backup", map[string]any{"op": "add", "path": "/spec/suspend", "value": true})
+			b.healthy(w)
+			b.must(w)
+			b.expect(w, v1beta1.PhaseReady, reasonReady)
+			b.taken()
+			before := b.children()
+			for i := range 100 {
+				if i == 50 {
+					b.restart()
+				}
+				b.must(w)
+			}
+			if writes := b.taken(); len(writes) > 0 || w.Status.Drift != nil {
+				t.Errorf("writes %v, drift %v", writes, w.Status.Drift)
+			}
+			if diff := cmp.Diff(before, b.children()); diff != "" {
+				t.Error(diff)
+			}
+			if n := nestedInt(before[kind+"/web"], "spec", "replicas"); n != 7 {
+				t.Errorf("%d replicas", n)
+			}
+		})
+	}
 }

@@ -23,7 +23,7 @@ import (
 func (r *Reconciler) report(ctx context.Context, s *scope, err error) error {
 	if len(s.healed) > 0 {
 		s.memory.healed, s.memory.healedIn = s.healed, s.workload.Generation
-		r.Events.Eventf(s.workload, nil, "Normal", reasonHealed, "Heal", "%s", clip("put back what others changed: "+driftText(s.healed)))
+		r.Events.Eventf(s.workload, nil, "Normal", reasonHealed, "Heal", "%s", s.clip("put back what others changed: "+driftText(s.healed)))
 	}
 	next := derive(s, obstacleOf(err))
 	if sameStatus(s.workload.Status, next) {
@@ -129,9 +129,29 @@ func changed(w *v1beta1.Workload, next v1beta1.WorkloadStatus, kind string) *met
 	return now
 }
 
-// clip makes a note fit to be shown: on one line, without control characters, and within
-// what the events API takes.
-func clip(note string) string { return redact.Text(note, limits.NoteBytes) }
+// clip makes a note fit to be shown: without secrets, on one line, without control
+// characters, and within what the events API takes.
+func (s *scope) clip(note string) string { return s.secrets().Text(note, limits.NoteBytes) }
+
+// secrets of what was judged. What is told before that comes from no manifest.
+func (s *scope) secrets() *redact.Secrets {
+	if s.judgement == nil {
+		return nil
+	}
+	return s.judgement.Secrets
+}
+
+// masked is an error that may be logged: the API server, and webhooks that it asks, may
+// quote what they refuse.
+func (s *scope) masked(err error) error {
+	o := obstacleOf(err)
+	if o == nil {
+		return nil
+	}
+	safe := *o
+	safe.message = s.secrets().Text(o.message, limits.ErrorBytes)
+	return &safe
+}
 
 func identity(w *v1beta1.Workload) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}

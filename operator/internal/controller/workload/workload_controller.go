@@ -170,6 +170,7 @@ func (r *Reconciler) open(ctx context.Context, key client.ObjectKey) (*scope, er
 
 // close writes status and says when to look again.
 func (r *Reconciler) close(ctx context.Context, s *scope, err error) (ctrl.Result, error) {
+	err = s.masked(err)
 	if o := obstacleOf(err); o != nil && o.kind == outdated {
 		// Half of what was seen is from before a write of someone else: no status is better
 		// than a wrong one for half a second.

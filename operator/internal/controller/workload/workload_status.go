@@ -70,7 +70,7 @@ func derive(s *scope, o *obstacle) v1beta1.WorkloadStatus {
 	}
 	for _, c := range conditions(s, st) {
 		c.ObservedGeneration = w.Generation
-		c.Message = clip(c.Message)
+		c.Message = s.clip(c.Message)
 		c.LastTransitionTime = metav1.NewTime(s.now.Truncate(time.Second))
 		if before := meta.FindStatusCondition(w.Status.Conditions, c.Type); before != nil && before.Status == c.Status && !before.LastTransitionTime.IsZero() {
 			c.LastTransitionTime = before.LastTransitionTime

@@ -127,12 +127,11 @@ func (r *run) evaluate(ctx context.Context, c *Check) (all gate.Findings) {
 				fmt.Sprintf("evaluation failed: %v", p), "report this with the policy: it is a fault of Sluice or OPA"))
 		}
 	}()
-	judged := r.in.Object.String()
 	shared := r.shared()
 	for i := range r.rules {
 		rule := &r.rules[i]
 		r.current.Store(int32(i))
-		found, err := r.one(ctx, rule, judged, shared)
+		found, err := r.one(ctx, rule, shared)
 		switch {
 		case err == nil && rule.warns:
 			all.Warn = append(all.Warn, found...)
@@ -154,7 +153,7 @@ func (r *run) evaluate(ctx context.Context, c *Check) (all gate.Findings) {
 
 // one evaluates one rule. The values that it shares with others, such as the containers
 // of all children, are worked out once and kept in shared.
-func (r *run) one(ctx context.Context, rule *rule, judged string, shared topdown.VirtualCache) ([]gate.Finding, error) {
+func (r *run) one(ctx context.Context, rule *rule, shared topdown.VirtualCache) ([]gate.Finding, error) {
 	results, err := rule.query.Eval(ctx,
 		rego.EvalParsedInput(r.input), rego.EvalExternalCancel(&r.meter), rego.EvalVirtualCache(shared),
 		rego.EvalGenerateJSON(asTerm))
@@ -164,7 +163,7 @@ func (r *run) one(ctx context.Context, rule *rule, judged string, shared topdown
 	if len(results) != 1 || len(results[0].Expressions) != 1 {
 		return nil, errors.New("it is undefined")
 	}
-	return readResult(rule, judged, results[0].Expressions[0].Value.(*ast.Term).Value)
+	return readResult(rule, r.in, results[0].Expressions[0].Value.(*ast.Term).Value)
 }
 
 // asTerm leaves results as they are: as JSON they would be copied, and one whose parts

@@ -7,12 +7,11 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
-	"github.com/sluice-dev/sluice/operator/internal/redact"
 )
 
 // readResult turns what a rule gave into findings. A value of another shape is an
 // error, whatever the others are: passing over it could turn a denial into silence.
-func readResult(r *rule, judged string, value ast.Value) ([]gate.Finding, error) {
+func readResult(r *rule, in *gate.Input, value ast.Value) ([]gate.Finding, error) {
 	set, ok := value.(ast.Set)
 	if !ok {
 		return nil, fmt.Errorf("it gives a value of type %s in place of a set", ast.ValueName(value))
@@ -20,10 +19,10 @@ func readResult(r *rule, judged string, value ast.Value) ([]gate.Finding, error)
 	found := make([]gate.Finding, 0, min(set.Len(), limits.Findings))
 	for i, term := range set.Slice() {
 		if i == limits.Findings {
-			found = append(found, r.finding(judged, fmt.Sprintf("and %d more findings (limits.Findings)", set.Len()-i)))
+			found = append(found, r.finding(in, fmt.Sprintf("and %d more findings (limits.Findings)", set.Len()-i)))
 			break
 		}
-		f, err := readFinding(r, judged, term.Value)
+		f, err := readFinding(r, in, term.Value)
 		if err != nil {
 			return nil, err
 		}
@@ -32,10 +31,10 @@ func readResult(r *rule, judged string, value ast.Value) ([]gate.Finding, error)
 	return found, nil
 }
 
-func readFinding(r *rule, judged string, value ast.Value) (gate.Finding, error) {
+func readFinding(r *rule, in *gate.Input, value ast.Value) (gate.Finding, error) {
 	switch value := value.(type) {
 	case ast.String:
-		return r.finding(judged, string(value)), nil
+		return r.finding(in, string(value)), nil
 	case ast.Object:
 		msg, ok, err := text(value, "msg")
 		if err == nil && !ok {
@@ -44,14 +43,14 @@ func readFinding(r *rule, judged string, value ast.Value) (gate.Finding, error) 
 		if err != nil {
 			return gate.Finding{}, err
 		}
-		f := r.finding(judged, msg)
+		f := r.finding(in, msg)
 		for key, into := range map[string]*string{"object": &f.Object, "path": &f.Path, "remedy": &f.Remedy} {
 			given, ok, err := text(value, key)
 			if err != nil {
 				return gate.Finding{}, err
 			}
 			if ok {
-				*into = redact.Text(given, limits.MessageBytes)
+				*into = in.Secrets.Text(given, limits.MessageBytes)
 			}
 		}
 		return f, nil
@@ -74,8 +73,9 @@ func text(object ast.Object, key string) (string, bool, error) {
 }
 
 // finding of the rule about the judged object. A denial without words still denies; the
-// rule's title then has to do.
-func (r *rule) finding(judged, message string) gate.Finding {
+// rule's title then has to do. A policy may print the values of variables: secrets are
+// masked before the message is cut, or half of one could stand at the cut.
+func (r *rule) finding(in *gate.Input, message string) gate.Finding {
 	if message == "" {
 		message = r.notes.title
 	}
@@ -83,7 +83,7 @@ func (r *rule) finding(judged, message string) gate.Finding {
 		message = "the policy gives no reason"
 	}
 	return gate.Finding{
-		Policy: r.policy, Severity: r.notes.severity, Object: judged,
-		Message: redact.Text(message, limits.MessageBytes), Remedy: r.notes.remedy,
+		Policy: r.policy, Severity: r.notes.severity, Object: in.Object.String(),
+		Message: in.Secrets.Text(message, limits.MessageBytes), Remedy: r.notes.remedy,
 	}
 }
