@@ -53,7 +53,7 @@ func (c converter) ConvertObject(_ context.Context, from, to runtime.Object) err
 	}
 	converted, err := c.ToV1beta1(src.Object)
 	if err != nil {
-		return fmt.Errorf("Workload %s/%s: %w", src.GetNamespace(), src.GetName(), err)
+		return fmt.Errorf("convert %s/%s: %w", src.GetNamespace(), src.GetName(), err)
 	}
 	dst.Object = converted
 	return nil

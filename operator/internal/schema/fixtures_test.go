@@ -8,6 +8,8 @@ import (
 // head starts a Workload; a fixture goes on below its spec.
 const head = "apiVersion: sluice.dev/v1beta1\nkind: Workload\nmetadata: {name: NAME, namespace: default}\nspec:\n"
 
+const oldHead = "apiVersion: sluice.dev/v1alpha1\nkind: Workload\nmetadata: {name: NAME, namespace: default}\nspec:\n"
+
 const gateHead = "apiVersion: sluice.dev/v1beta1\nkind: Gate\nmetadata: {name: NAME}\nspec:\n  environment: prod\n"
 
 // canaryHead starts a Workload whose canary goes on below.
@@ -173,5 +175,12 @@ var refused = map[string]struct{ manifest, field string }{
 	"a meaning of no data":              {canaryHead + "      analysis: {noData: Ignore, metrics: [{name: a, query: a, failIf: '> 1'}]}\n", "spec.rollout.canary.analysis.noData"},
 	"an analysis that ends too early":   {canaryHead + "      interval: 10m\n      analysis: {metrics: [{name: a, query: a, failIf: '> 1'}]}\n", "spec.rollout.canary"},
 	"a Prometheus of one's own":         {canaryHead + "      analysis: {address: 'http://169.254.169.254', metrics: [{name: a, query: a, failIf: '> 1'}]}\n", "spec.rollout.canary.analysis.address"},
+	"v1alpha1 with a field of v1beta1":  {oldHead + "  image: a\n  ports: [{name: http, port: 80}]\n", "spec.ports"},
+	"v1alpha1 without an image":         {oldHead + "  port: 80\n", "spec.image"},
+	"v1alpha1 on no port":               {oldHead + "  image: a\n  port: 0\n", "spec.port"},
+	"v1alpha1 with too many replicas":   {oldHead + "  image: a\n  replicas: 101\n", "spec.replicas"},
+	"v1alpha1 with a volume of no size": {oldHead + "  image: a\n  persistent: true\n", "spec"},
+	"v1alpha1 with a size of no volume": {oldHead + "  image: a\n  storageSize: 1Gi\n", "spec"},
+	"v1alpha1 with a size that is none": {oldHead + "  image: a\n  persistent: true\n  storageSize: 1GB\n", "spec.storageSize"},
 	"a policy from nowhere":             {gateHead + "  policies: [{}]\n", "spec.policies[0]"},
 }
