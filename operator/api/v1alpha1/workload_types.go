@@ -31,9 +31,10 @@ type WorkloadSpec struct {
 	// +kubebuilder:default=false
 	// +optional
 	Persistent bool `json:"persistent,omitempty"`
-	// StorageSize of each volume.
+	// StorageSize of each volume. It can grow, where the StorageClass allows that.
 	// +kubebuilder:validation:Pattern=`^[0-9]+(Mi|Gi|Ti)$`
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="storageSize cannot change: volume claim templates of a StatefulSet are immutable"
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="!quantity(self).isLessThan(quantity(oldSelf))",message="storageSize cannot shrink: no volume can"
 	// +optional
 	StorageSize string `json:"storageSize,omitempty"`
 }

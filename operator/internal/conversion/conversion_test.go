@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-dev/sluice/kustomize/base/crds"
 	"github.com/sluice-dev/sluice/operator/internal/conversion"
 )
 
@@ -218,5 +220,38 @@ func TestConverter_ChecksWhatWasWrittenInV1alpha1(t *testing.T) {
 			}
 			t.Errorf("got %v, want a refusal of %s", errs, tc.field)
 		})
+	}
+}
+
+// A field that both versions have is held to the same in both.
+func TestSchemas_AgreeOnWhatBothCanSay(t *testing.T) {
+	raw, err := crds.Files.ReadFile("sluice.dev_workloads.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(raw, crd); err != nil {
+		t.Fatal(err)
+	}
+	specs := map[string]apiextensionsv1.JSONSchemaProps{}
+	for _, v := range crd.Spec.Versions {
+		specs[v.Name] = v.Schema.OpenAPIV3Schema.Properties["spec"]
+	}
+	old, latest := specs["v1alpha1"].Properties, specs["v1beta1"].Properties
+	for name, pair := range map[string][2]apiextensionsv1.JSONSchemaProps{
+		"image":       {old["image"], latest["image"]},
+		"replicas":    {old["replicas"], latest["replicas"]},
+		"port":        {old["port"], latest["ports"].Items.Schema.Properties["port"]},
+		"storageSize": {old["storageSize"], latest["storage"].Properties["size"]},
+	} {
+		for i := range pair {
+			pair[i].Description = ""
+			for j := range pair[i].XValidations {
+				pair[i].XValidations[j].Message = ""
+			}
+		}
+		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
 	}
 }
