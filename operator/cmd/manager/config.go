@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/sluice-dev/sluice/operator/internal/analysis"
+	"github.com/sluice-dev/sluice/operator/internal/controller/workload"
 )
 
 // config is the flags, validated.
@@ -32,6 +35,8 @@ type config struct {
 	retryBase       time.Duration
 	retryMax        time.Duration
 	shard           labels.Selector
+	prometheus      string
+	analysis        workload.Measurer
 	qps             float64
 	mirrors         map[string]string
 	insecure        []string
@@ -85,6 +90,7 @@ func parse(args []string, getenv func(string) string) (config, error) {
 	flags.DurationVar(&c.retryBase, "retry-base-delay", time.Second, "pause after the first failure of a Workload; doubles with each")
 	flags.DurationVar(&c.retryMax, "retry-max-delay", 5*time.Minute, "longest pause between two tries of a Workload that fails")
 	flags.StringVar(&shard, "watch-label-selector", "", "reconcile only Workloads with these labels, as one of several operators; admission judges all")
+	flags.StringVar(&c.prometheus, "prometheus-address", "", "URL of the Prometheus that canaries are measured by, such as http://prometheus.monitoring:9090; without it a canary with metrics fails")
 	flags.Float64Var(&c.qps, "kube-api-qps", 50, "requests per second to the API server; twice as many in a burst")
 	flags.Var(&mirrors, "registry-mirror", "HOST=HOST:PORT to dial in place of a registry host (repeatable)")
 	flags.Var(&tokenHosts, "registry-token-host", "host of a token server that may be given credentials although it is at another site than its registry (repeatable)")
@@ -106,6 +112,9 @@ func parse(args []string, getenv func(string) string) (config, error) {
 	var err error
 	if c.shard, err = labels.Parse(shard); err != nil {
 		return c, fmt.Errorf("--watch-label-selector=%s: write a label selector, such as shard=a: %w", shard, err)
+	}
+	if c.analysis, err = measurer(c.prometheus); err != nil {
+		return c, fmt.Errorf("--prometheus-address: %w", err)
 	}
 	if c.mirrors, err = parseMirrors(mirrors); err != nil {
 		return c, err
@@ -158,6 +167,13 @@ func parseMirrors(entries []string) (map[string]string, error) {
 func (c config) webhookHosts() []string {
 	name := c.service + "." + c.namespace + ".svc"
 	return append([]string{name, name + ".cluster.local"}, c.hosts...)
+}
+
+func measurer(address string) (workload.Measurer, error) {
+	if address == "" {
+		return workload.Unmeasured{}, nil
+	}
+	return analysis.New(address, nil)
 }
 
 // lease names what the replicas of one shard compete for: each shard has a leader of its

@@ -87,6 +87,7 @@ func TestParse_SaysWhatIsWrong(t *testing.T) {
 		"no pause":                  {[]string{"--retry-base-delay=0"}, "--retry-base-delay=0"},
 		"a pause that shrinks":      {[]string{"--retry-base-delay=1m", "--retry-max-delay=1s"}, "no longer than the second"},
 		"a selector that is none":   {[]string{"--watch-label-selector=a in b"}, "--watch-label-selector=a in b"},
+		"a Prometheus that is none": {[]string{"--prometheus-address=prometheus:9090"}, "--prometheus-address"},
 		"a port that is none":       {[]string{"--webhook-port=70000"}, "not a port"},
 		"no request per second":     {[]string{"--kube-api-qps=0"}, "--kube-api-qps=0"},
 		"requests that are no sum":  {[]string{"--kube-api-qps=NaN"}, "--kube-api-qps=NaN"},

@@ -131,7 +131,7 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 	r := &workload.Reconciler{
 		Client: m.GetClient(), Live: m.GetAPIReader(), Names: names, Judge: judge,
 		Events: m.GetEventRecorder("sluice"), Metrics: counted,
-		Observe: func(gate.Verdict) {}, Now: time.Now, Shard: c.shard,
+		Observe: func(gate.Verdict) {}, Analysis: c.analysis, Now: time.Now, Shard: c.shard,
 	}
 	if err := r.SetupWithManager(ctx, m, references, names, workload.Pace{Workers: c.workers, RetryBase: c.retryBase, RetryMax: c.retryMax}); err != nil {
 		return fmt.Errorf("set up the Workload controller: %w", err)

@@ -280,9 +280,6 @@ const (
 	// HealQuiet is how long a child has to stay as it should be for its quarrel to be
 	// forgotten.
 	HealQuiet = 10 * time.Minute
-	// ProgressDeadline is how long a StatefulSet may report the same lack of progress
-	// before it counts as Degraded; it is the default of a Deployment's own deadline.
-	ProgressDeadline = 10 * time.Minute
 	// NoteBytes is the longest message of an event or a condition. The events API takes
 	// 1 KiB, and "…" is added at the cut.
 	NoteBytes = 1000

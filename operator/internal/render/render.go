@@ -136,6 +136,14 @@ func Selector(name string) map[string]string {
 	return map[string]string{labelName: name, LabelInstance: name}
 }
 
+// CanaryName is the name of a canary's own Deployment.
+func CanaryName(workload string) string { return workload + "-canary" }
+
+// RecordName is the name of the record of a stable revision.
+func RecordName(workload, revision string, generation int64) string {
+	return fmt.Sprintf("%s-%s-%d", workload, revision, generation)
+}
+
 // ClaimLabels are the labels of the volume claims of the Workload of this name.
 func ClaimLabels(name string) map[string]string {
 	l := Selector(name)
@@ -279,8 +287,20 @@ func (r renderer) deployment() *appsv1.Deployment {
 			Replicas: r.w.Spec.Replicas,
 			Selector: r.labelSelector(),
 			Template: r.podTemplate(),
+
+			ProgressDeadlineSeconds: r.progressDeadline(),
 		},
 	}
+}
+
+// progressDeadline is left out where the spec does not set it: the API server's default
+// is the same.
+func (r renderer) progressDeadline() *int32 {
+	if r.w.Spec.Rollout == nil || r.w.Spec.Rollout.ProgressDeadline == nil {
+		return nil
+	}
+	seconds := int32(r.w.Spec.Rollout.ProgressDeadline.Seconds())
+	return &seconds
 }
 
 // cronJobName is the longest name of a CronJob: its Jobs' names are eleven characters

@@ -39,6 +39,7 @@ var ChildKinds = []schema.GroupVersionKind{
 	{Group: "apps", Version: "v1", Kind: "Deployment"},
 	{Group: "apps", Version: "v1", Kind: "StatefulSet"},
 	{Group: "batch", Version: "v1", Kind: "CronJob"},
+	recordKind,
 }
 
 // Child returns an empty object of a child kind.
@@ -108,14 +109,19 @@ func (s *scope) drop(key childKey) {
 	s.owned = kept
 }
 
-// primary is the controller of the pods among the children.
+// primary is the controller of the pods among the children; a canary's own Deployment is
+// none.
 func primary(children []*unstructured.Unstructured) *unstructured.Unstructured {
 	for _, c := range children {
-		if c.GetKind() == "Deployment" || c.GetKind() == "StatefulSet" {
+		if isPodsController(c) && c.GetLabels()[labelTrack] != trackCanary {
 			return c
 		}
 	}
 	return nil
+}
+
+func isPodsController(c *unstructured.Unstructured) bool {
+	return c.GetKind() == "Deployment" || c.GetKind() == "StatefulSet"
 }
 
 func find(children []*unstructured.Unstructured, like *unstructured.Unstructured) *unstructured.Unstructured {
@@ -247,10 +253,22 @@ func assemble(s *scope) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record of referenced objects: %w", err)
 	}
+	children, err := s.shape(s.judgement.Deployable())
+	if err != nil {
+		return nil, err
+	}
+	way, err := json.Marshal(s.release.course)
+	if err != nil {
+		return nil, fmt.Errorf("record of the rollout: %w", err)
+	}
 	var out, last []*unstructured.Unstructured
-	for _, content := range s.judgement.Deployable() {
+	for _, content := range children {
 		u := &unstructured.Unstructured{Object: content}
-		pods := primary([]*unstructured.Unstructured{u}) != nil
+		pods, canary := isPodsController(u), u.GetLabels()[labelTrack] == trackCanary
+		revision := revisionOf([]map[string]any{content})
+		if canary {
+			revision = s.release.revision
+		}
 		if pods {
 			if err := stampPods(u, next); err != nil {
 				return nil, about("mark the pod template of", u.GetKind(), u, err)
@@ -270,6 +288,12 @@ func assemble(s *scope) ([]*unstructured.Unstructured, error) {
 			// Also where nothing is referred to: without it, what is referred to first after a
 			// restart would be taken for what the pods have had all along.
 			annotations[annotationMark] = string(seen)
+		}
+		if pods && watchful(&s.workload.Spec) {
+			annotations[annotationRevision] = revision
+		}
+		if pods && !canary && s.release.course != nil {
+			annotations[annotationRollout] = string(way)
 		}
 		u.SetAnnotations(annotations)
 		u.SetOwnerReferences([]metav1.OwnerReference{*owner})

@@ -197,7 +197,7 @@ func TestReconcile_CallsAnOutageAnErrorAndKeepsReady(t *testing.T) {
 		t.Fatal("no error")
 	}
 	b.read(w)
-	b.expect(w, v1beta1.PhasePending, reasonUndecided)
+	b.expect(w, v1beta1.PhaseGating, reasonUndecided)
 	if diff := cmp.Diff(before, b.children()); diff != "" {
 		t.Errorf("children changed by a spec that was not judged: %s", diff)
 	}

@@ -151,12 +151,12 @@ func (r *Reconciler) keepStorage(ctx context.Context, s *scope, c *unstructured.
 // use them are gone: an old ConfigMap is mounted until the rollout is through.
 func (r *Reconciler) prune(ctx context.Context, s *scope) error {
 	p := primary(s.owned)
-	if p == nil || delta.HealthOf(p).Status != delta.Healthy {
+	if p == nil || delta.HealthOf(p).Status != delta.Healthy || s.underWay() {
 		return nil
 	}
 	kept := s.owned[:0:0]
 	for _, c := range s.owned {
-		if find(s.desired, c) != nil {
+		if find(s.desired, c) != nil || c.GetKind() == kindRecord {
 			kept = append(kept, c)
 			continue
 		}

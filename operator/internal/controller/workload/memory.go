@@ -37,6 +37,9 @@ type memory struct {
 	asDesired map[childKey]string
 	// resolved is what tags were resolved to when the generation was allowed.
 	resolved resolved
+	// course is how far a rollout is, and vigil what was seen of its step.
+	course *course
+	vigil  vigil
 	// mark is what the pods' template was given last for what they refer to.
 	mark *mark
 	// applied is the last generation of which every child has been there.
@@ -92,7 +95,7 @@ func (m *memory) lose(key childKey) {
 // content comes out the same.
 func stamp(d, live *unstructured.Unstructured) string {
 	notes := d.GetAnnotations()
-	return live.GetResourceVersion() + " " + notes[annotationDesired] + " " + notes[annotationResolved] + " " + notes[annotationMark]
+	return live.GetResourceVersion() + " " + notes[annotationDesired] + " " + notes[annotationResolved] + " " + notes[annotationMark] + " " + notes[annotationRollout]
 }
 
 // older says whether an object is from before an own write.
@@ -183,7 +186,7 @@ func (m *memory) putBack(key childKey, now time.Time) {
 // overdue turns a StatefulSet's lack of progress into Degraded after the deadline: unlike
 // a Deployment it has none of its own, and one whose pods crash would be Progressing for
 // ever. The second result is when to look again.
-func (m *memory) overdue(c *unstructured.Unstructured, h delta.Health, now time.Time) (delta.Health, time.Duration) {
+func (m *memory) overdue(c *unstructured.Unstructured, h delta.Health, now time.Time, deadline time.Duration) (delta.Health, time.Duration) {
 	if c.GetKind() != "StatefulSet" {
 		return h, 0
 	}
@@ -194,10 +197,10 @@ func (m *memory) overdue(c *unstructured.Unstructured, h delta.Health, now time.
 	if h.Message != m.standstill {
 		m.standstill, m.since = h.Message, now
 	}
-	left := m.since.Add(limits.ProgressDeadline).Sub(now)
+	left := m.since.Add(deadline).Sub(now)
 	if left > 0 {
 		return h, left
 	}
-	message := fmt.Sprintf("no progress for %s: %s", limits.ProgressDeadline, h.Message)
+	message := fmt.Sprintf("no progress for %s: %s", deadline, h.Message)
 	return delta.Health{Status: delta.Degraded, Message: message}, 0
 }

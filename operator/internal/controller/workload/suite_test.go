@@ -227,6 +227,7 @@ type bench struct {
 	writes    *[]string
 	verdicts  int
 	shard     labels.Selector
+	analysis  Measurer
 	// refuse, when set, is asked before each write.
 	refuse func(string) error
 	// lose, when set, is asked after each write that was done: an error stands for an answer
@@ -236,7 +237,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{t: t, namespace: namespace(t, environment), recorder: events.NewFakeRecorder(1000), clock: &ticker{now: time.Now()}, writes: new([]string), shard: labels.Everything()}
+	b := &bench{t: t, namespace: namespace(t, environment), recorder: events.NewFakeRecorder(1000), clock: &ticker{now: time.Now()}, writes: new([]string), shard: labels.Everything(), analysis: Unmeasured{}}
 	b.restart()
 	return b
 }
@@ -246,7 +247,7 @@ func (b *bench) restart() {
 	b.r = &Reconciler{
 		Client: counted(b), Live: api, Names: api, Judge: gather.NewJudge(facts(api, api), registry.New(registry.Options{}), trust.New(trust.Options{})),
 		Events: b.recorder, Metrics: metrics.New(prometheus.NewRegistry()),
-		Observe: func(gate.Verdict) { b.verdicts++ }, Now: b.clock.Now, Shard: b.shard,
+		Observe: func(gate.Verdict) { b.verdicts++ }, Analysis: b.analysis, Now: b.clock.Now, Shard: b.shard,
 	}
 }
 

@@ -85,7 +85,7 @@ func startManager() (stop func() error, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Reconciler{
 		Client: m.GetClient(), Live: m.GetAPIReader(), Names: names, Judge: gather.NewJudge(facts(m.GetClient(), references), registry.New(registry.Options{}), trust.New(trust.Options{})),
-		Events: m.GetEventRecorder("sluice"), Metrics: metrics.New(prometheus.NewRegistry()), Observe: judged.add, Now: time.Now,
+		Events: m.GetEventRecorder("sluice"), Metrics: metrics.New(prometheus.NewRegistry()), Observe: judged.add, Analysis: Unmeasured{}, Now: time.Now,
 		Shard: labels.SelectorFromSet(labels.Set{watched: "yes"}),
 	}
 	if err := r.SetupWithManager(ctx, m, references, names, Pace{Workers: 4, RetryBase: time.Second, RetryMax: time.Minute}); err != nil {

@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/ignore"
 	"github.com/sluice-dev/sluice/operator/internal/metrics"
+	"github.com/sluice-dev/sluice/operator/internal/rollout"
 )
 
 const (
@@ -49,6 +50,8 @@ type Reconciler struct {
 	Names client.Reader
 	// Judge decides.
 	Judge *gather.Judge
+	// Analysis measures canaries.
+	Analysis Measurer
 	// Events is told about transitions.
 	Events events.EventRecorder
 	// Metrics counts.
@@ -88,6 +91,8 @@ type scope struct {
 	drift, healed []v1beta1.DriftChange
 	// quarrel names a child that keeps being changed, and is left alone for a while.
 	quarrel string
+	// release is how far the rollout of the spec is.
+	release release
 	// volumes is how large the volumes of a StatefulSet that exists are to be, by claim
 	// template; growing tells of those that are not yet.
 	volumes map[string]resource.Quantity
@@ -126,8 +131,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !s.workload.DeletionTimestamp.IsZero() {
 		return r.delete(ctx, s)
 	}
-	err = run(ctx, s, r.readOwned, r.respectPause, r.judge, r.waitForReferences, r.waitForDependencies,
-		r.leaveToOthers, r.claim, r.keepClaimSizes, r.hold, r.apply, r.growVolumes, r.prune)
+	err = run(ctx, s, r.readOwned, r.recallRollout, r.respectPause, r.judge, r.waitForReferences, r.waitForDependencies,
+		r.leaveToOthers, r.steer, r.claim, r.keepClaimSizes, r.hold, r.apply, r.growVolumes, r.prune, r.keepStable)
 	if err == nil {
 		err = s.lacking
 	}
@@ -197,8 +202,9 @@ func (r *Reconciler) readHealth(s *scope) {
 	slices.SortFunc(s.owned, func(a, b *unstructured.Unstructured) int {
 		return cmp.Or(cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetName(), b.GetName()))
 	})
+	deadline := rollout.PlanOf(&s.workload.Spec).ProgressDeadline
 	for _, c := range s.owned {
-		h, again := s.memory.overdue(c, delta.HealthOf(c), s.now)
+		h, again := s.memory.overdue(c, delta.HealthOf(c), s.now, deadline)
 		if again > 0 {
 			s.lookAgain(again)
 		}

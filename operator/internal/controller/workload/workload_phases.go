@@ -21,7 +21,16 @@ func (r *Reconciler) respectPause(_ context.Context, s *scope) error {
 // running.
 func (r *Reconciler) judge(ctx context.Context, s *scope) error {
 	start := r.Now()
-	j := r.Judge.Workload(ctx, s.workload, resolvedBefore(s))
+	w, known := s.workload, resolvedBefore(s)
+	if s.release.back {
+		w, known = s.release.stable.workload(w), s.release.stable.Digests
+	}
+	j := r.Judge.Workload(ctx, w, known)
+	if s.release.back && j.Blocked() {
+		// The way back is barred: what is told is about the spec.
+		s.release.back = false
+		j = r.Judge.Workload(ctx, s.workload, resolvedBefore(s))
+	}
 	s.judgement = &j
 	worst := gate.Worst(j.Verdicts)
 	r.Metrics.DecisionSeconds.WithLabelValues("reconcile").Observe(r.Now().Sub(start).Seconds())

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/render"
+	"github.com/sluice-dev/sluice/operator/internal/rollout"
 )
 
 // Reasons of conditions and events.
@@ -42,6 +43,8 @@ const (
 	reasonHealed             = "DriftHealed"
 	reasonFailed             = "Failed"
 	reasonVolumesGrow        = "VolumesGrow"
+	reasonRolloutFailed      = "RolloutFailed"
+	reasonRollingBack        = "RollingBack"
 	reasonChildRefused       = "ChildRefused"
 
 	reasonNamespaceTerminating = "NamespaceTerminating"
@@ -62,6 +65,7 @@ func derive(s *scope, o *obstacle) v1beta1.WorkloadStatus {
 		Gate:               gateStatus(s),
 		Images:             imageStatus(s),
 		Drift:              driftStatus(s),
+		Rollout:            rolloutStatus(s),
 	}
 	if p := primary(s.owned); p != nil {
 		next.Replicas = count(p, "replicas")
@@ -103,20 +107,16 @@ func standingOf(s *scope, o *obstacle) standing {
 		}
 		return standing{v1beta1.PhaseDeleting, reasonDeleting, message}
 	}
-	if o == nil || (o.kind == undecided && noted(s) != nil) {
-		// An outage of the registry does not make pods of this generation unready.
-		return standingOfHealth(s)
-	}
-	phase := v1beta1.PhasePending
-	switch {
-	case o.reason == reasonPaused:
-		phase = v1beta1.PhasePaused
-	case o.kind == terminal:
-		phase = v1beta1.PhaseBlocked
-	case o.kind == waiting:
-		phase = v1beta1.PhaseWaiting
-	case o.kind == failed && primary(s.owned) != nil:
-		phase = v1beta1.PhaseProgressing
+	phase := rollout.Phase(observe(s, o))
+	switch phase {
+	case v1beta1.PhaseCanary:
+		return standing{phase, s.release.decision.Reason, s.release.decision.Message}
+	case v1beta1.PhaseRollingBack:
+		return standing{phase, reasonRollingBack, "back to the stable revision: " + s.release.failure()}
+	case v1beta1.PhaseProgressing, v1beta1.PhaseReady, v1beta1.PhaseDegraded:
+		if o == nil || o.kind != failed {
+			return standingOfHealth(s, phase)
+		}
 	}
 	return standing{phase, o.reason, o.message}
 }
@@ -140,19 +140,25 @@ func leaving(children []*unstructured.Unstructured) string {
 	return "deleting " + strings.Join(names, ", ")
 }
 
-func standingOfHealth(s *scope) standing {
-	h, of := worstHealth(s)
-	switch h.Status {
-	case delta.Healthy:
-		if len(s.growing) > 0 {
-			return standing{v1beta1.PhaseProgressing, reasonVolumesGrow, growingText(s.growing)}
+// standingOfHealth says why the children, or a rollout that failed, lead to a phase.
+func standingOfHealth(s *scope, phase v1beta1.Phase) standing {
+	if c := s.release.course; phase == v1beta1.PhaseDegraded && c != nil && c.Failed {
+		where := "its pods are left as they are: "
+		if s.release.stage == rollout.BackOnStable {
+			where = "every pod is back on the stable revision, and the spec is not tried again before it changes: "
 		}
-		return standing{v1beta1.PhaseReady, reasonReady, "every child is healthy"}
-	case delta.Degraded:
-		return standing{v1beta1.PhaseDegraded, reasonDegraded, childText(of) + h.Message}
-	default:
-		return standing{v1beta1.PhaseProgressing, reasonProgressing, childText(of) + h.Message}
+		return standing{phase, reasonRolloutFailed, where + s.release.failure()}
 	}
+	h, of := worstHealth(s)
+	switch {
+	case h.Status == delta.Degraded:
+		return standing{phase, reasonDegraded, childText(of) + h.Message}
+	case h.Status != delta.Healthy:
+		return standing{phase, reasonProgressing, childText(of) + h.Message}
+	case len(s.growing) > 0:
+		return standing{phase, reasonVolumesGrow, growingText(s.growing)}
+	}
+	return standing{phase, reasonReady, "every child is healthy"}
 }
 
 func worstHealth(s *scope) (delta.Health, *unstructured.Unstructured) {
@@ -210,7 +216,8 @@ func readyCondition(st standing) metav1.Condition {
 
 func reconcilingCondition(st standing) metav1.Condition {
 	switch st.phase {
-	case v1beta1.PhaseProgressing, v1beta1.PhaseWaiting, v1beta1.PhasePending, v1beta1.PhaseDeleting:
+	case v1beta1.PhaseProgressing, v1beta1.PhaseWaiting, v1beta1.PhasePending, v1beta1.PhaseGating, v1beta1.PhaseDeleting,
+		v1beta1.PhaseCanary, v1beta1.PhaseRollingBack:
 		return condition(v1beta1.ConditionReconciling, metav1.ConditionTrue, st.reason, st.message)
 	}
 	return condition(v1beta1.ConditionReconciling, metav1.ConditionFalse, st.reason, "")
