@@ -158,7 +158,7 @@ func get(t *testing.T, url string) string {
 	return string(body)
 }
 
-func newSuite(t *testing.T) *suite {
+func newSuite(t *testing.T, args ...string) *suite {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
@@ -167,7 +167,7 @@ func newSuite(t *testing.T) *suite {
 		t.Fatal(err)
 	}
 	st, err := stage.Up(ctx, stage.Options{
-		Root: root, Overlay: "kustomize/overlays/dev", Manager: filepath.Join(root, "bin", "manager"), Log: testLog{t},
+		Root: root, Overlay: "kustomize/overlays/dev", Manager: filepath.Join(root, "bin", "manager"), Args: args, Log: testLog{t},
 	})
 	if err != nil {
 		t.Fatalf("start the lab (run `make build tools` first): %v", err)

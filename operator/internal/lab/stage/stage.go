@@ -50,6 +50,8 @@ type Options struct {
 	// Older is what stands in the cluster before the overlay comes: the definitions of an
 	// older release, and objects that were made under it.
 	Older []*unstructured.Unstructured
+	// Args are further flags of the manager.
+	Args []string
 	// Dir for kubeconfig and logs; empty: temporary.
 	Dir string
 	// Log gets a line per step.
@@ -211,11 +213,11 @@ func (s *Stage) install(ctx context.Context, o Options, local []string, platform
 	if err != nil {
 		return err
 	}
-	s.Manager, err = s.Cluster.RunDeployment(ctx, o.Manager, deployment, lab.RunOptions{ExtraArgs: []string{
+	s.Manager, err = s.Cluster.RunDeployment(ctx, o.Manager, deployment, lab.RunOptions{ExtraArgs: append([]string{
 		"--webhook-bind-address=127.0.0.1", "--webhook-port=" + webhookPort, "--webhook-host=127.0.0.1",
 		"--health-probe-bind-address=" + local[1], "--metrics-bind-address=" + local[2],
 		"--registry-mirror=" + Registry + "=" + s.RegistryAddress,
-	}})
+	}, o.Args...)})
 	if err != nil {
 		return err
 	}
