@@ -13,12 +13,13 @@ SOURCES := $(shell find operator policies kustomize/base/crds -name '*.go' -o -n
 IMAGE ?= registry.example.com/sluice/manager:dev
 OVERLAYS := dev ci e2e prod
 FUZZTIME ?= 10s
+N ?= 1000
 
 ##@ Start here
 
 .PHONY: help
 help: ## Show the targets
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: build tools bin/demo ## Start a cluster and see the gate at work; KEEP=1 leaves it running
@@ -43,8 +44,8 @@ bin/sluice bin/manager: bin/%: $(SOURCES)
 	@echo "building $@ (with empty caches about 3 min on 2 cores) ..."
 	@start=$$(date +%s); go build -trimpath -ldflags "-s -w" -o $@ ./operator/cmd/$* && echo "built $@ in $$(($$(date +%s) - start)) s"
 
-bin/demo: $(SOURCES)
-	@go build -trimpath -ldflags "-s -w" -o $@ ./operator/test/demo
+bin/demo bin/benchreconcile: bin/%: $(SOURCES)
+	@go build -trimpath -ldflags "-s -w" -o $@ ./operator/test/$*
 
 .PHONY: image
 image: ## Build the operator's image (needs Docker): IMAGE=...
@@ -110,6 +111,10 @@ overlays: $(TOOLS)/kustomize ## Build every overlay with stock kustomize
 .PHONY: bench
 bench: tools ## Run the benchmarks, with allocations
 	go test -run '^$$' -bench . -benchmem ./operator/...
+
+.PHONY: bench-reconcile
+bench-reconcile: build tools bin/benchreconcile ## Measure the operator under N Workloads; fails on too many requests
+	@bin/benchreconcile -n $(N)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME

@@ -535,7 +535,9 @@ type Workload struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	// Spec is what the team asks for.
 	Spec WorkloadSpec `json:"spec"`
-	// Status is what the operator saw.
+	// Status is what the operator saw. Its observedGeneration is -1 until there is one, so that
+	// tools that go by kstatus do not take a new Workload for ready.
+	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status WorkloadStatus `json:"status,omitempty"`
 }

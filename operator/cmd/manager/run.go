@@ -35,6 +35,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/conversion"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/metrics"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/schema"
@@ -131,7 +132,7 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 	r := &workload.Reconciler{
 		Client: m.GetClient(), Live: m.GetAPIReader(), Names: names, Judge: judge,
 		Events: m.GetEventRecorder("sluice"), Metrics: counted,
-		Observe: func(gate.Verdict) {}, Analysis: c.analysis, Now: time.Now, Shard: c.shard,
+		Observe: func(gate.Verdict) {}, Analysis: c.analysis, Now: time.Now, Shard: c.shard, ProgressPause: limits.ProgressPause,
 	}
 	if err := r.SetupWithManager(ctx, m, references, names, workload.Pace{Workers: c.workers, RetryBase: c.retryBase, RetryMax: c.retryMax}); err != nil {
 		return fmt.Errorf("set up the Workload controller: %w", err)

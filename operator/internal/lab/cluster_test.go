@@ -179,6 +179,8 @@ func TestCluster_RunsADeployment(t *testing.T) {
 	})
 	if rss, err := p.RSS(); err != nil || rss < 1<<20 || rss > 1<<30 {
 		t.Errorf("it holds %d bytes (%v), want some MiB", rss, err)
+	} else if most, err := p.PeakRSS(); err != nil || most < rss/2 || most > 1<<30 { // the two are not read at once
+		t.Errorf("it held %d bytes at most (%v), and now %d", most, err, rss)
 	}
 	if err := errors.Join(p.Stop(), p.Stop(), p.Wait()); err != nil {
 		t.Errorf("a manager that ends on SIGTERM: %v", err)

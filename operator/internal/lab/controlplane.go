@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,10 +14,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
@@ -59,7 +63,7 @@ func (c *Cluster) startEtcd(ctx context.Context, f files) error {
 	return c.untilReady(ctx, p, probe)
 }
 
-func (c *Cluster) startAPIServer(ctx context.Context, f files, ca *authority) error {
+func (c *Cluster) startAPIServer(ctx context.Context, f files, ca *authority, users []string) error {
 	ports, err := FreePorts(1)
 	if err != nil {
 		return err
@@ -68,7 +72,7 @@ func (c *Cluster) startAPIServer(ctx context.Context, f files, ca *authority) er
 	if err != nil {
 		return fmt.Errorf("port of kube-apiserver: %w", err)
 	}
-	policy, err := c.writeAuditPolicy()
+	policy, err := c.writeAuditPolicy(users)
 	if err != nil {
 		return err
 	}
@@ -104,25 +108,35 @@ func (c *Cluster) startAPIServer(ctx context.Context, f files, ca *authority) er
 	return c.untilReady(ctx, p, probe)
 }
 
-// auditPolicy records who wrote what of Sluice's kinds, with the annotations that its
-// webhooks add: their verdicts.
-const auditPolicy = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-  - level: Metadata
-    verbs: [create, update, patch, delete]
-    resources: [{group: sluice.dev}]
-  - level: None
-`
+// auditPolicy records every request of the users, and of all others who wrote what of
+// Sluice's kinds, with the annotations that its webhooks add: their verdicts.
+func auditPolicy(users []string) auditv1.Policy {
+	writes := auditv1.PolicyRule{
+		Level: auditv1.LevelMetadata, Verbs: []string{"create", "update", "patch", "delete"},
+		Resources: []auditv1.GroupResources{{Group: v1beta1.GroupVersion.Group}},
+	}
+	rules := []auditv1.PolicyRule{writes, {Level: auditv1.LevelNone}}
+	if len(users) > 0 { // a rule without users is for everyone
+		rules = append([]auditv1.PolicyRule{{Level: auditv1.LevelMetadata, Users: users}}, rules...)
+	}
+	return auditv1.Policy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: auditv1.SchemeGroupVersion.String(), Kind: "Policy"},
+		OmitStages: []auditv1.Stage{auditv1.StageRequestReceived}, Rules: rules,
+	}
+}
 
-// AuditLog is the API server's audit log of writes to Sluice's kinds: a JSON
-// audit.k8s.io/v1 Event a line, written before the request is answered.
+// AuditLog is the API server's audit log of writes to Sluice's kinds, and of every request
+// of Options.AuditUsers: a JSON audit.k8s.io/v1 Event a line, written before the request is
+// answered. It is rotated after 100 MB.
 func (c *Cluster) AuditLog() string { return filepath.Join(c.dir, "audit.log") }
 
-func (c *Cluster) writeAuditPolicy() (string, error) {
-	file := filepath.Join(c.data, "audit-policy.yaml")
-	if err := os.WriteFile(file, []byte(auditPolicy), 0o600); err != nil {
+func (c *Cluster) writeAuditPolicy(users []string) (string, error) {
+	file := filepath.Join(c.data, "audit-policy.json")
+	policy, err := json.Marshal(auditPolicy(users))
+	if err != nil {
+		return "", fmt.Errorf("write the audit policy: %w", err)
+	}
+	if err := os.WriteFile(file, policy, 0o600); err != nil {
 		return "", fmt.Errorf("write the audit policy: %w", err)
 	}
 	return file, nil

@@ -45,6 +45,8 @@ type Options struct {
 	// learns of a CRD that comes later only when it looks again, every 30 s, and leaves
 	// the children of a deleted owner that long.
 	Definitions []*unstructured.Unstructured
+	// AuditUsers are users of whom every request is in the audit log, reads included.
+	AuditUsers []string
 	// Log gets one line per step. Nil: silence.
 	Log io.Writer
 }
@@ -140,7 +142,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 		run  func() error
 	}{
 		{etcdTool, func() error { return c.startEtcd(ctx, f) }},
-		{apiserverTool, func() error { return c.startAPIServer(ctx, f, ca) }},
+		{apiserverTool, func() error { return c.startAPIServer(ctx, f, ca, o.AuditUsers) }},
 		{fmt.Sprintf("admin access, with %d definitions,", len(o.Definitions)), func() error { return c.connect(ctx, o.Definitions) }},
 		{controllerTool, func() error { return c.startControllers(ctx, f, ca) }},
 		{"node " + node.Name, func() error { return c.startNode(ctx) }},

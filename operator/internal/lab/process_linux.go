@@ -15,19 +15,28 @@ func dieWithParent() *syscall.SysProcAttr {
 }
 
 // RSS is the resident memory of the process in bytes.
-func (p *Process) RSS() (int64, error) {
-	path := fmt.Sprintf("/proc/%d/statm", p.PID())
+func (p *Process) RSS() (int64, error) { return p.memory("VmRSS:") }
+
+// PeakRSS is the most that RSS has been, in bytes.
+func (p *Process) PeakRSS() (int64, error) { return p.memory("VmHWM:") }
+
+// memory reads a line of proc(5)'s status, which counts in KiB.
+func (p *Process) memory(name string) (int64, error) {
+	path := fmt.Sprintf("/proc/%d/status", p.PID())
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0, fmt.Errorf("memory of %s: %w", p.name, err)
 	}
-	fields := strings.Fields(string(text))
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("memory of %s: %s holds %q, want the resident pages second", p.name, path, text)
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 || fields[0] != name {
+			continue
+		}
+		kib, err := strconv.ParseInt(fields[1], 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("memory of %s: %w", p.name, err)
+		}
+		return kib << 10, nil
 	}
-	pages, err := strconv.ParseInt(fields[1], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("memory of %s: %w", p.name, err)
-	}
-	return pages * int64(os.Getpagesize()), nil
+	return 0, fmt.Errorf("memory of %s: %s has no %s", p.name, path, name)
 }

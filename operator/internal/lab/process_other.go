@@ -16,3 +16,6 @@ func dieWithParent() *syscall.SysProcAttr { return nil }
 func (p *Process) RSS() (int64, error) {
 	return 0, fmt.Errorf("memory of %s: not known on %s", p.name, runtime.GOOS)
 }
+
+// PeakRSS is the most that RSS has been, in bytes; on Linux only.
+func (p *Process) PeakRSS() (int64, error) { return p.RSS() }

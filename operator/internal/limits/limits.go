@@ -325,6 +325,12 @@ const (
 
 // Bounds on status.
 const (
+	// ProgressPause is the shortest time between two writes of a status that tell of
+	// nothing but progress. A hundred pods that start one by one change a status two hundred
+	// times; over five minutes, that is one write every 1.5 s without this, and a person
+	// does not look more often than with it. Two pods that are there sooner take one write
+	// instead of three.
+	ProgressPause = 2 * time.Second
 	// StatusFindings is how many violations and drift changes a status holds.
 	StatusFindings = 20
 	// StatusMeasurements is how many measurements a status holds: the last one of each

@@ -167,7 +167,7 @@ func newSuite(t *testing.T, args ...string) *suite {
 		t.Fatal(err)
 	}
 	st, err := stage.Up(ctx, stage.Options{
-		Root: root, Overlay: "kustomize/overlays/dev", Manager: filepath.Join(root, "bin", "manager"), Args: args, Log: testLog{t},
+		Root: root, Overlay: "kustomize/overlays/dev", Manager: filepath.Join(root, "bin", "manager"), ManagerArgs: args, Log: testLog{t},
 	})
 	if err != nil {
 		t.Fatalf("start the lab (run `make build tools` first): %v", err)

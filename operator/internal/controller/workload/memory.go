@@ -27,6 +27,8 @@ type memory struct {
 	version string
 	// status as it was written last. The watch reads it while a reconcile runs.
 	status atomic.Pointer[v1beta1.WorkloadStatus]
+	// statusAt is when that was, or when a first status was held back.
+	statusAt time.Time
 	// written is the resource version that the last own write gave a child, until the
 	// cache has it.
 	written map[childKey]string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"sort"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -29,12 +30,55 @@ func (r *Reconciler) report(ctx context.Context, s *scope, err error) error {
 	if sameStatus(s.workload.Status, next) {
 		return nil
 	}
+	if wait := s.progressPause(next, err, r.ProgressPause); wait > 0 {
+		s.lookAgain(wait)
+		return nil
+	}
+	s.memory.statusAt = s.now
 	s.memory.status.Store(&next)
 	if err := r.writeStatus(ctx, s, next); err != nil {
 		return err
 	}
 	r.tell(s.workload, next)
 	return nil
+}
+
+// progressPause is how long to wait before a status is written that tells of nothing but
+// progress: while pods start, it changes with each of them, and most of that is outdated
+// before anyone reads it. The first status waits as well, and so what is Ready soon has
+// one. Whatever else there is to tell is not held back: an obstacle, a condition that
+// changes, a new generation, or what someone else wrote into the status.
+func (s *scope) progressPause(next v1beta1.WorkloadStatus, err error, pause time.Duration) time.Duration {
+	before := s.workload.Status
+	if err != nil || next.Phase != v1beta1.PhaseProgressing || !s.memory.asWritten(before) || !sameConditions(before, next) {
+		return 0
+	}
+	if s.memory.statusAt.IsZero() {
+		s.memory.statusAt = s.now
+	}
+	return s.memory.statusAt.Add(pause).Sub(s.now)
+}
+
+// asWritten says whether a status is as this process wrote it last, or not written at all.
+func (m *memory) asWritten(status v1beta1.WorkloadStatus) bool {
+	if written := m.status.Load(); written != nil {
+		return sameStatus(*written, status)
+	}
+	return status.Phase == "" && len(status.Conditions) == 0
+}
+
+// sameConditions says whether conditions differ in no more than their messages. Where
+// there are none yet, nothing changes.
+func sameConditions(before, next v1beta1.WorkloadStatus) bool {
+	if len(before.Conditions) == 0 {
+		return true
+	}
+	for kind := range ownConditions {
+		if changed(before, next, kind) != nil {
+			return false
+		}
+	}
+	return before.ObservedGeneration == next.ObservedGeneration
 }
 
 // sameStatus compares what is the operator's: conditions of other types do not count, nor
@@ -108,22 +152,22 @@ func (r *Reconciler) replaceStatus(ctx context.Context, s *scope, stored *v1beta
 // tell raises an event when Ready changes its status or reason, and when children start to
 // differ from what was judged and are not put back.
 func (r *Reconciler) tell(w *v1beta1.Workload, next v1beta1.WorkloadStatus) {
-	if now := changed(w, next, v1beta1.ConditionReady); now != nil {
+	if now := changed(w.Status, next, v1beta1.ConditionReady); now != nil {
 		kind := "Normal"
 		if next.Phase == v1beta1.PhaseBlocked || next.Phase == v1beta1.PhaseDegraded || now.Reason == reasonUndecided {
 			kind = "Warning"
 		}
 		r.Events.Eventf(w, nil, kind, now.Reason, "Reconcile", "%s", now.Message)
 	}
-	if now := changed(w, next, v1beta1.ConditionDrifted); now != nil && now.Status == metav1.ConditionTrue {
+	if now := changed(w.Status, next, v1beta1.ConditionDrifted); now != nil && now.Status == metav1.ConditionTrue {
 		r.Events.Eventf(w, nil, "Warning", now.Reason, "Reconcile", "%s", now.Message)
 	}
 }
 
 // changed is a condition whose status or reason is not what it was; nil when they are.
-func changed(w *v1beta1.Workload, next v1beta1.WorkloadStatus, kind string) *metav1.Condition {
-	before, now := meta.FindStatusCondition(w.Status.Conditions, kind), meta.FindStatusCondition(next.Conditions, kind)
-	if before != nil && before.Status == now.Status && before.Reason == now.Reason {
+func changed(before, next v1beta1.WorkloadStatus, kind string) *metav1.Condition {
+	was, now := meta.FindStatusCondition(before.Conditions, kind), meta.FindStatusCondition(next.Conditions, kind)
+	if was != nil && was.Status == now.Status && was.Reason == now.Reason {
 		return nil
 	}
 	return now

@@ -3,13 +3,13 @@ package workload
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -146,13 +146,36 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	return objects
 }
 
-// keepOwnFields drops the field managers' entries that nothing here reads: with some
-// controllers at work they are half of an object.
+// keepOwnFields drops of who set which field all that nothing here reads: the entries of
+// other managers, and of the operator's own all but its annotations (see holds). Parsed,
+// they are two thirds of a child.
 func keepOwnFields(o any) (any, error) {
-	if child, ok := o.(client.Object); ok {
-		child.SetManagedFields(slices.DeleteFunc(child.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
-			return e.Manager != FieldManager || e.Operation != metav1.ManagedFieldsOperationApply
-		}))
+	child, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return o, nil
+	}
+	// Not by GetManagedFields, which converts each entry there and back.
+	entries, _, _ := unstructured.NestedFieldNoCopy(child.Object, "metadata", "managedFields")
+	all, ok := entries.([]any)
+	if !ok {
+		return o, nil
+	}
+	var kept []any
+	for _, e := range all {
+		entry, _ := e.(map[string]any)
+		if entry["manager"] != FieldManager || entry["operation"] != string(metav1.ManagedFieldsOperationApply) {
+			continue
+		}
+		annotations, found, _ := unstructured.NestedFieldNoCopy(entry, "fieldsV1", "f:metadata", "f:annotations")
+		entry["fieldsV1"] = map[string]any{}
+		if found {
+			entry["fieldsV1"] = map[string]any{"f:metadata": map[string]any{"f:annotations": annotations}}
+		}
+		kept = append(kept, entry)
+	}
+	metadata := child.Object["metadata"].(map[string]any)
+	if metadata["managedFields"] = kept; len(kept) == 0 {
+		delete(metadata, "managedFields")
 	}
 	return o, nil
 }

@@ -39,7 +39,7 @@ const (
 	Finalizer = "sluice.dev/children"
 )
 
-// Reconciler reconciles Workloads. All fields are required.
+// Reconciler reconciles Workloads. All fields but ProgressPause are required.
 type Reconciler struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -62,6 +62,9 @@ type Reconciler struct {
 	Now func() time.Time
 	// Shard selects the Workloads that are this operator's; others are left alone.
 	Shard labels.Selector
+	// ProgressPause is the shortest time between two writes of a status that tell of
+	// nothing but progress; zero: each is written.
+	ProgressPause time.Duration
 
 	// memories of Workloads by namespace and name.
 	memories sync.Map

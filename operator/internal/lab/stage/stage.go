@@ -45,13 +45,15 @@ type Options struct {
 	Root string
 	// Overlay below Root, such as kustomize/overlays/dev.
 	Overlay string
-	// Manager is the operator's binary.
-	Manager string
+	// Manager is the operator's binary, and ManagerArgs its flags besides those that place
+	// it in the lab.
+	Manager     string
+	ManagerArgs []string
+	// AuditUsers are users of whom the cluster's audit log has every request.
+	AuditUsers []string
 	// Older is what stands in the cluster before the overlay comes: the definitions of an
 	// older release, and objects that were made under it.
 	Older []*unstructured.Unstructured
-	// Args are further flags of the manager.
-	Args []string
 	// Dir for kubeconfig and logs; empty: temporary.
 	Dir string
 	// Log gets a line per step.
@@ -73,6 +75,8 @@ type Stage struct {
 	WebhookURL string
 
 	stopRegistry func()
+	// runManager starts the operator's process.
+	runManager func(context.Context) (*lab.Process, error)
 }
 
 // Up starts everything and returns when the operator answers and the overlay is applied.
@@ -117,7 +121,7 @@ func (s *Stage) up(ctx context.Context, o Options) error {
 	if len(o.Older) > 0 {
 		first, platform = o.Older, append(definitions, platform...)
 	}
-	s.Cluster, err = lab.Start(ctx, lab.Options{ToolsDir: tools, Dir: o.Dir, Definitions: first, Log: o.Log})
+	s.Cluster, err = lab.Start(ctx, lab.Options{ToolsDir: tools, Dir: o.Dir, Definitions: first, AuditUsers: o.AuditUsers, Log: o.Log})
 	if err != nil {
 		return err
 	}
@@ -213,18 +217,28 @@ func (s *Stage) install(ctx context.Context, o Options, local []string, platform
 	if err != nil {
 		return err
 	}
-	s.Manager, err = s.Cluster.RunDeployment(ctx, o.Manager, deployment, lab.RunOptions{ExtraArgs: append([]string{
+	args := append([]string{
 		"--webhook-bind-address=127.0.0.1", "--webhook-port=" + webhookPort, "--webhook-host=127.0.0.1",
 		"--health-probe-bind-address=" + local[1], "--metrics-bind-address=" + local[2],
 		"--registry-mirror=" + Registry + "=" + s.RegistryAddress,
-	}, o.Args...)})
-	if err != nil {
-		return err
+	}, o.ManagerArgs...)
+	s.runManager = func(ctx context.Context) (*lab.Process, error) {
+		return s.Cluster.RunDeployment(ctx, o.Manager, deployment, lab.RunOptions{ExtraArgs: args})
 	}
-	if err := s.ready(ctx); err != nil {
+	if err := s.StartManager(ctx); err != nil {
 		return err
 	}
 	return s.Cluster.Apply(ctx, guarded)
+}
+
+// StartManager runs the operator, as Up does and as it may be done again once Manager was
+// stopped, and returns when it is ready.
+func (s *Stage) StartManager(ctx context.Context) error {
+	var err error
+	if s.Manager, err = s.runManager(ctx); err != nil {
+		return err
+	}
+	return s.ready(ctx)
 }
 
 // SignerManifest is the Secret with the public key that the overlays' Gates name.
