@@ -16,8 +16,9 @@ _allowed := {
 deny contains violation if {
 	some pod in pods.all_pods
 	some i, volume in object.get(pod.spec, "volumes", [])
-	some type in object.keys(volume)
+	some type, source in volume
 	type != "name"
+	source != null
 	not type in _allowed
 	violation := {
 		"msg": sprintf("volume %q is of type %v", [object.get(volume, "name", ""), type]),

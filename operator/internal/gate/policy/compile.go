@@ -171,7 +171,7 @@ func policyName(set string, pkg ast.Ref) string {
 			words = append(words, string(word))
 		}
 	}
-	if _, builtin := Builtin(set); builtin && len(words) == 3 && words[0] == "sluice" && words[1] == set {
+	if _, builtin := Builtin(set); builtin && len(words) == 3 && words[0] == "sluice" && (words[1] == set || words[1] == included[set]) {
 		return set + "/" + strings.ReplaceAll(words[2], "_", "-")
 	}
 	return set + "/" + strings.Join(words, ".")

@@ -85,7 +85,7 @@ func TestCompile_AcceptsTheLibraryAndItsLikes(t *testing.T) {
 
 func TestBuiltin_GivesAGroupWithItsSharedFunctions(t *testing.T) {
 	groups := strings.Join(BuiltinGroups(), " ")
-	if groups != "data gitops reliability restricted secrets supply_chain" {
+	if groups != "baseline data gitops reliability restricted secrets supply_chain" {
 		t.Errorf("groups %s", groups)
 	}
 	set := builtin(t, "data")

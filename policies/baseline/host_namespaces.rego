@@ -4,7 +4,7 @@
 # custom:
 #   severity: critical
 #   remedy: Remove hostNetwork, hostPID and hostIPC from the pod.
-package sluice.restricted.host_namespaces
+package sluice.baseline.host_namespaces
 
 import data.sluice.lib.pods
 

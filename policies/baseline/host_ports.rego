@@ -4,7 +4,7 @@
 # custom:
 #   severity: high
 #   remedy: Remove hostPort and publish the port by a Service.
-package sluice.restricted.host_ports
+package sluice.baseline.host_ports
 
 import data.sluice.lib.pods
 

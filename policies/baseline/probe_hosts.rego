@@ -4,7 +4,7 @@
 # custom:
 #   severity: high
 #   remedy: Remove host from the httpGet or tcpSocket of the probe or hook.
-package sluice.restricted.probe_hosts
+package sluice.baseline.probe_hosts
 
 import data.sluice.lib.pods
 

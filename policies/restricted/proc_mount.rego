@@ -1,0 +1,15 @@
+# METADATA
+# title: The proc file system stays masked
+# description: An unmasked /proc shows a container what belongs to the node and lets it change it.
+# custom:
+#   severity: high
+#   remedy: Remove procMount from the securityContext, or set it to Default.
+package sluice.restricted.proc_mount
+
+import data.sluice.lib.pods
+
+deny contains violation if {
+	some place in pods.set_in_context(["procMount"])
+	place.value != "Default"
+	violation := pods.misset(place, "unmasks /proc")
+}
