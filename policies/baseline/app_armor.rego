@@ -1,6 +1,8 @@
 # METADATA
 # title: An AppArmor profile stays on
 # description: AppArmor confines a container to what its profile allows; only the runtime's profile and profiles of the node may take the place of it.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#baseline
 # custom:
 #   severity: high
 #   remedy: Set securityContext.appArmorProfile.type to RuntimeDefault or Localhost, or remove it, and the container.apparmor.security.beta.kubernetes.io annotations with it.

@@ -1,6 +1,8 @@
 # METADATA
 # title: No capabilities are added
 # description: A capability beyond those that a container runtime gives anyway is a part of root's power over the node.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#baseline
 # custom:
 #   severity: high
 #   remedy: Remove the capability from securityContext.capabilities.add.

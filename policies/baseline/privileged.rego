@@ -1,6 +1,8 @@
 # METADATA
 # title: Containers are not privileged
 # description: A privileged container, or a Windows host process, is root on its node.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#baseline
 # custom:
 #   severity: critical
 #   remedy: Remove privileged and hostProcess from the securityContext; ask for the one capability or device that is needed.

@@ -1,6 +1,8 @@
 # METADATA
 # title: Seccomp is not switched off
 # description: An unconfined container may make every system call of the kernel, those that a runtime's profile keeps from it included.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#baseline
 # custom:
 #   severity: medium
 #   remedy: Remove seccompProfile from the securityContext, or set its type to RuntimeDefault or Localhost.

@@ -1,6 +1,8 @@
 # METADATA
 # title: SELinux labels stay those of containers
 # description: A SELinux user, role or type of another kind takes off what keeps a container from the files and processes of its node.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#baseline
 # custom:
 #   severity: high
 #   remedy: Remove seLinuxOptions from the securityContext, or set only level and one of the types container_t, container_init_t, container_kvm_t and container_engine_t.

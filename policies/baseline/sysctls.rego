@@ -1,6 +1,8 @@
 # METADATA
 # title: Only safe sysctls are set
 # description: Other kernel settings than those of the list are not the pod's own, and change the node for everyone on it.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#baseline
 # custom:
 #   severity: high
 #   remedy: Remove the sysctl from securityContext.sysctls of the pod.

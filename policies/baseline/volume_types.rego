@@ -1,6 +1,8 @@
 # METADATA
 # title: Volumes do not reach the node
 # description: A hostPath volume gives the pod files of the node, and so the node.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#baseline
 # custom:
 #   severity: critical
 #   remedy: Use a persistentVolumeClaim, emptyDir, configMap, secret or another volume that is not a path of the node.

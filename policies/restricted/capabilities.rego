@@ -1,6 +1,8 @@
 # METADATA
 # title: Capabilities are dropped
 # description: The default capabilities of a container runtime are more than an application needs. Pods whose os.name is windows are left out, since the API server refuses these fields there.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#restricted
 # custom:
 #   severity: high
 #   remedy: Set securityContext.capabilities.drop to [ALL] and add at most NET_BIND_SERVICE.

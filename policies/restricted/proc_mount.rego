@@ -1,6 +1,8 @@
 # METADATA
 # title: The proc file system stays masked
 # description: An unmasked /proc shows a container what belongs to the node and lets it change it.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#restricted
 # custom:
 #   severity: high
 #   remedy: Remove procMount from the securityContext, or set it to Default.

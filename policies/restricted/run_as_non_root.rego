@@ -1,6 +1,8 @@
 # METADATA
 # title: Containers do not run as root
 # description: A process that is root in its container is root on the node after an escape. Pods in a user namespace (hostUsers is false) are left out.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#restricted
 # custom:
 #   severity: high
 #   remedy: Set securityContext.runAsNonRoot to true, and runAsUser to a user other than 0 or not at all.

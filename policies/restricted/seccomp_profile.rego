@@ -1,6 +1,8 @@
 # METADATA
 # title: A seccomp profile is set
 # description: Without a seccomp profile the container may make every system call of the kernel. Pods whose os.name is windows are left out, since the API server refuses this field there.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#restricted
 # custom:
 #   severity: medium
 #   remedy: Set securityContext.seccompProfile.type to RuntimeDefault or Localhost.

@@ -1,6 +1,8 @@
 # METADATA
 # title: Images do not float
 # description: The tag latest, or no tag at all, means another image tomorrow; nobody can say what ran or roll back to it.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#supply_chain
 # custom:
 #   severity: high
 #   remedy: Name a version tag or, better, a digest.

@@ -40,7 +40,7 @@ func Builtin(group string) (gate.PolicySet, bool) {
 var library = sync.OnceValue(func() map[string]gate.PolicySet {
 	byGroup := map[string]map[string]string{}
 	err := fs.WalkDir(policies.Files, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || strings.HasSuffix(name, "_test.rego") {
+		if err != nil || entry.IsDir() || path.Ext(name) != ".rego" || strings.HasSuffix(name, "_test.rego") {
 			return err
 		}
 		text, err := fs.ReadFile(policies.Files, name)

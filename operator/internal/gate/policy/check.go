@@ -61,7 +61,7 @@ func (c *Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
 
 func (c *Check) evaluateSet(ctx context.Context, set gate.PolicySet, input ast.Value, in *gate.Input) gate.Findings {
 	if set.Unavailable != "" {
-		return only(undecided(set.Name, in, set.Unavailable, "make the policies readable or take them out of spec.policies of the Gate"))
+		return only(undecided(set.Name, in, set.Unavailable, "put right what the message names, or take the policies out of spec.policies of the Gate"))
 	}
 	if ctx.Err() != nil {
 		return only(undecided(set.Name, in, "the policies were not evaluated: "+c.outOfTime(ctx), "make the policies before these cheaper, or take them out of the Gate"))
