@@ -145,3 +145,22 @@ on_windows(spec) if object.get(spec, ["os", "name"], "") == "windows"
 #   Whether root of a pod is nobody on its node. Since 1.35 the Pod Security Standards
 #   allow such a pod to be root, and at baseline to unmask /proc.
 in_user_namespace(spec) if object.get(spec, "hostUsers", null) == false
+
+# METADATA
+# description: |
+#   The Deployments and their like that run more than one pod, as {object, child, labels,
+#   replicas, spec}.
+replicated := [found |
+	some child in input.children
+	kind := objects.kind(child)
+	kind in {"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"}
+	replicas := object.get(child, ["spec", "replicas"], 1)
+	replicas > 1
+	found := {
+		"object": objects.name(child),
+		"child": child,
+		"labels": object.get(child, ["spec", "template", "metadata", "labels"], {}),
+		"replicas": replicas,
+		"spec": object.get(child, ["spec", "template", "spec"], {}),
+	}
+]

@@ -15,7 +15,7 @@ func TestCheckParameters_SaysWhatIsWrongAndWhatToWrite(t *testing.T) {
 	}{
 		"a misspelt parameter":            {"reliability", false, `{"reliability": {"minReplica": 2}}`, "reliability.minReplica", "write minReplicas"},
 		"a parameter in other case":       {"reliability", false, `{"reliability": {"minreplicas": 2}}`, "reliability.minreplicas", "write minReplicas"},
-		"a parameter of another group":    {"reliability", false, `{"reliability": {"allowedRegistries": []}}`, "reliability.allowedRegistries", "it has minReplicas"},
+		"a parameter of another group":    {"reliability", false, `{"reliability": {"allowedRegistries": []}}`, "reliability.allowedRegistries", "it has criticalEnvironments, minReplicas"},
 		"a parameter of a group without":  {"gitops", false, `{"gitops": {"x": 1}}`, "gitops.x", "gitops takes no parameters"},
 		"a number in quotes":              {"reliability", false, `{"reliability": {"minReplicas": "2"}}`, "reliability.minReplicas", "this is text: write a whole number, without quotes"},
 		"half a replica":                  {"reliability", false, `{"reliability": {"minReplicas": 1.5}}`, "reliability.minReplicas", "write a whole number"},
