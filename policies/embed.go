@@ -5,7 +5,8 @@ package policies
 import "embed"
 
 // Files are the library's modules and their tests, by path such as
-// restricted/privileged.rego.
+// restricted/privileged.rego, and the JSON schemas of the groups' parameters, such as
+// reliability/parameters.json.
 //
-//go:embed */*.rego
+//go:embed */*.rego */parameters.json
 var Files embed.FS

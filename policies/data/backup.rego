@@ -1,6 +1,8 @@
 # METADATA
 # title: Data is backed up
 # description: A Workload with storage in prod, or in an environment of parameters.data.backupEnvironments, has to have a backup.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#data
 # custom:
 #   severity: high
 #   remedy: Set spec.backup of the Workload.

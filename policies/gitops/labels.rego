@@ -1,6 +1,8 @@
 # METADATA
 # title: Children carry the standard labels
 # description: Selectors, dashboards and network policies find a child by app.kubernetes.io/name, and people see by managed-by why it comes back when they delete it.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#gitops
 # custom:
 #   severity: low
 #   remedy: Remove the patch that takes the label away.

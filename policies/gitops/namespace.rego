@@ -1,6 +1,8 @@
 # METADATA
 # title: Children stay in their namespace
 # description: A child that a patch moves into another namespace escapes the Gate and the quota of its own.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#gitops
 # custom:
 #   severity: critical
 #   remedy: Remove metadata.namespace from the patch.

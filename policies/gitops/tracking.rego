@@ -1,6 +1,8 @@
 # METADATA
 # title: Children are not claimed by Argo CD
 # description: Argo CD takes an object with its tracking label or annotation for its own, finds it nowhere in Git and prunes it.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#gitops
 # custom:
 #   severity: high
 #   remedy: Remove the argocd.argoproj.io tracking label and annotation from the patch.

@@ -4,19 +4,31 @@ package sluice.lib.fixtures
 deployment := {
 	"apiVersion": "apps/v1", "kind": "Deployment",
 	"metadata": metadata,
-	"spec": {"replicas": 3, "template": {"spec": pod_spec}},
+	"spec": {"replicas": 3, "template": {"metadata": {"labels": metadata.labels}, "spec": object.union(pod_spec, {"topologySpreadConstraints": [{"topologyKey": "kubernetes.io/hostname"}]})}},
 }
 
 cron_job := {
 	"apiVersion": "batch/v1", "kind": "CronJob",
 	"metadata": metadata,
-	"spec": {"jobTemplate": {"spec": {"template": {"spec": pod_spec}}}},
+	"spec": {"jobTemplate": {"spec": {"template": {"metadata": {"labels": metadata.labels}, "spec": pod_spec}}}},
 }
 
 config_map := {
 	"apiVersion": "v1", "kind": "ConfigMap",
 	"metadata": metadata,
 	"data": {"shop.conf": "greeting = hello"},
+}
+
+disruption_budget := {
+	"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+	"metadata": metadata,
+	"spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app.kubernetes.io/name": "shop"}}},
+}
+
+network_policy := {
+	"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+	"metadata": metadata,
+	"spec": {"podSelector": {"matchLabels": {"app.kubernetes.io/name": "shop"}}, "policyTypes": ["Ingress"]},
 }
 
 metadata := {
@@ -53,7 +65,7 @@ good := {
 	"namespace": {"name": "store", "labels": {}},
 	"workload": {"kind": "Workload", "metadata": {"name": "shop", "namespace": "store"}, "spec": {}},
 	"object": {"kind": "Workload", "metadata": {"name": "shop", "namespace": "store"}, "spec": {}},
-	"children": [deployment, cron_job, config_map],
+	"children": [deployment, cron_job, config_map, disruption_budget, network_policy],
 	"images": [image],
 	"parameters": {},
 }

@@ -27,19 +27,22 @@ finite_kinds := {"CronJob", "Job"}
 
 # METADATA
 # description: |
-#   All pod specs as {object, kind, path, spec}. An array: a set would compare whole pod
-#   specs with each other.
+#   All pod specs as {object, kind, path, spec, metadata_path, metadata}; metadata is that
+#   of the pods. An array: a set would compare whole pod specs with each other.
 all_pods := [pod |
 	some child in input.children
 	kind := objects.kind(child)
 	spec_path := spec_paths[kind]
 	spec := object.get(child, spec_path, null)
 	spec != null
+	metadata_path := array.concat(array.slice(spec_path, 0, count(spec_path) - 1), ["metadata"])
 	pod := {
 		"object": objects.name(child),
 		"kind": kind,
 		"path": concat(".", spec_path),
 		"spec": spec,
+		"metadata_path": concat(".", metadata_path),
+		"metadata": object.get(child, metadata_path, {}),
 	}
 ]
 
@@ -82,9 +85,82 @@ violation(container, field, msg) := {
 
 # METADATA
 # description: |
-#   A field of the security context as the kubelet takes it: the container's own, else
-#   the pod's, else null.
-effective(container, path) := own if {
-	own := object.get(container.spec, array.concat(["securityContext"], path), null)
-	own != null
-} else := object.get(container.pod, array.concat(["securityContext"], path), null)
+#   Every place at which a pod or a container sets a field of its securityContext, as
+#   {object, path, value, pod, who}. A pod's own value counts although each container
+#   overrides it: the Pod Security Standards say so.
+set_in_context(field) := array.concat(
+	[place |
+		some pod in all_pods
+		value := object.get(pod.spec, array.concat(["securityContext"], field), null)
+		value != null
+		place := {
+			"object": pod.object,
+			"path": sprintf("%s.securityContext.%s", [pod.path, concat(".", field)]),
+			"value": value,
+			"pod": pod.spec,
+			"who": "the pod",
+		}
+	],
+	[place |
+		some container in all_containers
+		value := object.get(container.spec, array.concat(["securityContext"], field), null)
+		value != null
+		place := {
+			"object": container.object,
+			"path": sprintf("%s.securityContext.%s", [container.path, concat(".", field)]),
+			"value": value,
+			"pod": container.pod,
+			"who": sprintf("container %q", [container.name]),
+		}
+	],
+)
+
+# METADATA
+# description: |
+#   The containers for which neither they nor their pod set a field of the
+#   securityContext.
+unset_in_context(field) := [container |
+	some container in all_containers
+	path := array.concat(["securityContext"], field)
+	object.get(container.spec, path, null) == null
+	object.get(container.pod, path, null) == null
+]
+
+# METADATA
+# description: A violation at a place of set_in_context.
+misset(place, msg) := {
+	"msg": sprintf("%s %s", [place.who, msg]),
+	"object": place.object,
+	"path": place.path,
+}
+
+# METADATA
+# description: |
+#   Whether a pod says that it runs on Windows, where the API server refuses some fields
+#   of Linux.
+on_windows(spec) if object.get(spec, ["os", "name"], "") == "windows"
+
+# METADATA
+# description: |
+#   Whether root of a pod is nobody on its node. Since 1.35 the Pod Security Standards
+#   allow such a pod to be root, and at baseline to unmask /proc.
+in_user_namespace(spec) if object.get(spec, "hostUsers", null) == false
+
+# METADATA
+# description: |
+#   The Deployments and their like that run more than one pod, as {object, child, labels,
+#   replicas, spec}.
+replicated := [found |
+	some child in input.children
+	kind := objects.kind(child)
+	kind in {"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"}
+	replicas := object.get(child, ["spec", "replicas"], 1)
+	replicas > 1
+	found := {
+		"object": objects.name(child),
+		"child": child,
+		"labels": object.get(child, ["spec", "template", "metadata", "labels"], {}),
+		"replicas": replicas,
+		"spec": object.get(child, ["spec", "template", "spec"], {}),
+	}
+]

@@ -10,7 +10,8 @@ test_finds_the_pod_of_every_kind if {
 			some i in numbers.range(1, count(path))
 		])
 		found := pods.all_pods with input as {"children": [child]}
-		found == [{"object": sprintf("%s/x", [kind]), "kind": kind, "path": concat(".", path), "spec": {}}]
+		metadata := object.get({"Pod": {"name": "x"}}, kind, {})
+		found == [{"object": sprintf("%s/x", [kind]), "kind": kind, "path": concat(".", path), "spec": {}, "metadata_path": concat(".", array.concat(array.slice(path, 0, count(path) - 1), ["metadata"])), "metadata": metadata}]
 	}
 }
 

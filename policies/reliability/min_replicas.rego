@@ -1,6 +1,8 @@
 # METADATA
 # title: Enough replicas
 # description: One pod is down whenever its node is drained or lost; parameters.reliability.minReplicas says how many this environment asks for.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#reliability
 # custom:
 #   severity: high
 #   remedy: Raise spec.replicas of the Workload to at least parameters.reliability.minReplicas of the Gate.

@@ -1,6 +1,8 @@
 # METADATA
 # title: Readiness is probed
 # description: Without a readiness probe a pod gets traffic before it can serve and while it cannot. Only containers that publish ports are looked at; warns.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#reliability
 # custom:
 #   severity: low
 #   remedy: Set probes.readiness of the Workload.

@@ -1,6 +1,8 @@
 # METADATA
 # title: Resources are asked for
 # description: Without requests a pod is placed blindly and evicted first; without a memory limit one leak takes the node down. Jobs and CronJobs are left out.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#reliability
 # custom:
 #   severity: medium
 #   remedy: Set resources.requests.cpu, resources.requests.memory and resources.limits.memory.

@@ -22,3 +22,8 @@ test_denies_what_is_not_dropped if {
 	found := capabilities.deny with input as fixtures.pod([["replace", "containers/0/securityContext/capabilities/drop", ["NET_RAW"]]])
 	fixtures.paths(found) == {sprintf("%s.containers[0].securityContext.capabilities.drop", [_root])}
 }
+
+test_leaves_windows_out if {
+	count(capabilities.deny) == 0 with input as fixtures.pod([["add", "os", {"name": "windows"}], ["remove", "containers/0/securityContext", null]])
+	count(capabilities.deny) > 0 with input as fixtures.pod([["add", "os", {"name": "linux"}], ["remove", "containers/0/securityContext", null]])
+}

@@ -18,3 +18,8 @@ test_denies_what_is_not_said if {
 	found := privilege_escalation.deny with input as fixtures.pod([["remove", "containers/0/securityContext", null]])
 	count(found) == 1
 }
+
+test_leaves_windows_out if {
+	count(privilege_escalation.deny) == 0 with input as fixtures.pod([["add", "os", {"name": "windows"}], ["remove", "containers/0/securityContext", null]])
+	count(privilege_escalation.deny) > 0 with input as fixtures.pod([["add", "os", {"name": "linux"}], ["remove", "containers/0/securityContext", null]])
+}

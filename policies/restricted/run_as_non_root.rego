@@ -1,6 +1,8 @@
 # METADATA
 # title: Containers do not run as root
-# description: A process that is root in its container is root on the node after an escape.
+# description: A process that is root in its container is root on the node after an escape. Pods in a user namespace (hostUsers is false) are left out.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#restricted
 # custom:
 #   severity: high
 #   remedy: Set securityContext.runAsNonRoot to true, and runAsUser to a user other than 0 or not at all.
@@ -9,13 +11,21 @@ package sluice.restricted.run_as_non_root
 import data.sluice.lib.pods
 
 deny contains violation if {
-	some container in pods.all_containers
-	pods.effective(container, ["runAsNonRoot"]) != true
+	some place in pods.set_in_context(["runAsNonRoot"])
+	place.value != true
+	not pods.in_user_namespace(place.pod)
+	violation := pods.misset(place, "may run as root")
+}
+
+deny contains violation if {
+	some container in pods.unset_in_context(["runAsNonRoot"])
+	not pods.in_user_namespace(container.pod)
 	violation := pods.violation(container, "securityContext.runAsNonRoot", "may run as root")
 }
 
 deny contains violation if {
-	some container in pods.all_containers
-	pods.effective(container, ["runAsUser"]) == 0
-	violation := pods.violation(container, "securityContext.runAsUser", "runs as user 0")
+	some place in pods.set_in_context(["runAsUser"])
+	place.value == 0
+	not pods.in_user_namespace(place.pod)
+	violation := pods.misset(place, "runs as user 0")
 }

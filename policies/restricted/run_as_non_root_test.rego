@@ -24,11 +24,24 @@ test_denies_user_0 if {
 	fixtures.paths(found) == {sprintf("%s.containers[0].securityContext.runAsUser", [_root])}
 }
 
-test_allows_a_container_that_corrects_the_pod if {
+test_denies_a_pod_that_its_containers_correct if {
 	found := run_as_non_root.deny with input as fixtures.pod([
 		["replace", "securityContext/runAsNonRoot", false],
 		["add", "containers/0/securityContext/runAsNonRoot", true],
 		["remove", "initContainers", null],
 	])
-	count(found) == 0
+	fixtures.paths(found) == {sprintf("%s.securityContext.runAsNonRoot", [_root])}
+}
+
+test_denies_user_0_of_the_pod if {
+	found := run_as_non_root.deny with input as fixtures.pod([["add", "securityContext/runAsUser", 0]])
+	fixtures.paths(found) == {sprintf("%s.securityContext.runAsUser", [_root])}
+}
+
+test_allows_root_of_a_user_namespace if {
+	count(run_as_non_root.deny) == 0 with input as fixtures.pod([
+		["add", "hostUsers", false],
+		["replace", "securityContext/runAsNonRoot", false],
+		["add", "containers/0/securityContext/runAsUser", 0],
+	])
 }

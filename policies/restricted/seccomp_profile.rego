@@ -1,6 +1,8 @@
 # METADATA
 # title: A seccomp profile is set
-# description: Without a seccomp profile the container may make every system call of the kernel.
+# description: Without a seccomp profile the container may make every system call of the kernel. Pods whose os.name is windows are left out, since the API server refuses this field there.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#restricted
 # custom:
 #   severity: medium
 #   remedy: Set securityContext.seccompProfile.type to RuntimeDefault or Localhost.
@@ -11,7 +13,17 @@ import data.sluice.lib.pods
 _confined := {"RuntimeDefault", "Localhost"}
 
 deny contains violation if {
-	some container in pods.all_containers
-	not pods.effective(container, ["seccompProfile", "type"]) in _confined
+	some place in pods.set_in_context(["seccompProfile"])
+	not pods.on_windows(place.pod)
+	not object.get(place.value, "type", "") in _confined
+	violation := object.union(
+		pods.misset(place, "has no seccomp profile"),
+		{"path": sprintf("%s.type", [place.path])},
+	)
+}
+
+deny contains violation if {
+	some container in pods.unset_in_context(["seccompProfile"])
+	not pods.on_windows(container.pod)
 	violation := pods.violation(container, "securityContext.seccompProfile.type", "has no seccomp profile")
 }

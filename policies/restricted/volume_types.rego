@@ -1,6 +1,8 @@
 # METADATA
 # title: Volumes do not reach the node
 # description: A hostPath volume gives the pod files of the node; volume types outside the restricted list bypass storage classes and their rights.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#restricted
 # custom:
 #   severity: critical
 #   remedy: Use a persistentVolumeClaim, emptyDir, configMap, secret, projected, downwardAPI, csi, ephemeral or image volume.
@@ -16,8 +18,9 @@ _allowed := {
 deny contains violation if {
 	some pod in pods.all_pods
 	some i, volume in object.get(pod.spec, "volumes", [])
-	some type in object.keys(volume)
+	some type, source in volume
 	type != "name"
+	source != null
 	not type in _allowed
 	violation := {
 		"msg": sprintf("volume %q is of type %v", [object.get(volume, "name", ""), type]),

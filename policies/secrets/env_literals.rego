@@ -1,6 +1,8 @@
 # METADATA
 # title: Secrets are not written in env
 # description: A password in env is in Git, in the API server and in every dump of the pod.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#secrets
 # custom:
 #   severity: critical
 #   remedy: Put the value into a Secret and refer to it by spec.secrets or valueFrom.secretKeyRef; then change the secret that was exposed.

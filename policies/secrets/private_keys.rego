@@ -1,6 +1,8 @@
 # METADATA
 # title: Private keys are not in plain objects
 # description: A private key in a ConfigMap or in env is readable to everyone who may read the namespace.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#secrets
 # custom:
 #   severity: critical
 #   remedy: Put the key into a Secret and mount it; then replace the key that was exposed.

@@ -20,3 +20,11 @@ test_denies_latest_and_no_tag if {
 test_allows_a_digest_without_tag if {
 	count(no_latest.deny) == 0 with input as fixtures.spoiled([["replace", "images/0/tag", ""], ["replace", "images/0/pinned", true]])
 }
+
+test_denies_tags_of_the_parameter if {
+	found := no_latest.deny with input as fixtures.spoiled([
+		["replace", "images/0/tag", "main"],
+		["add", "parameters/supply_chain", {"floatingTags": ["main"]}],
+	])
+	count(found) == 1
+}

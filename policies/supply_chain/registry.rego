@@ -1,6 +1,8 @@
 # METADATA
 # title: Images come from allowed registries
 # description: parameters.supply_chain.allowedRegistries lists registries, or registries with a path, that images may come from; without it nothing is checked.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#supply_chain
 # custom:
 #   severity: high
 #   remedy: Use an image from an allowed registry, or add the registry to parameters.supply_chain.allowedRegistries of the Gate.

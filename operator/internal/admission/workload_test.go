@@ -10,6 +10,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -220,13 +221,17 @@ var refusals = map[string]struct {
 	// path of the field; empty where the Gate is taken.
 	path string
 }{
-	"a good one":                      {func(*v1beta1.Gate) {}, ""},
-	"a good key":                      {func(g *v1beta1.Gate) { inline(signer.PublicPEM)(g) }, ""},
-	"no authority":                    {func(g *v1beta1.Gate) { g.Spec.Images[0].Authorities = nil }, rule},
-	"an authority without a key":      {authority(v1beta1.Authority{Name: "a"}), rule + ".authorities[0]"},
-	"a private key":                   {func(g *v1beta1.Gate) { inline(signer.PrivatePEM)(g) }, rule + ".authorities[0].key.inline"},
-	"a key that is none":              {inline("AAAA"), rule + ".authorities[0].key.inline"},
-	"an unknown group of policies":    {func(g *v1beta1.Gate) { g.Spec.Policies = []v1beta1.PolicySource{{Builtin: "nonesuch"}} }, "spec.policies[0].builtin"},
+	"a good one":                   {func(*v1beta1.Gate) {}, ""},
+	"a good key":                   {func(g *v1beta1.Gate) { inline(signer.PublicPEM)(g) }, ""},
+	"no authority":                 {func(g *v1beta1.Gate) { g.Spec.Images[0].Authorities = nil }, rule},
+	"an authority without a key":   {authority(v1beta1.Authority{Name: "a"}), rule + ".authorities[0]"},
+	"a private key":                {func(g *v1beta1.Gate) { inline(signer.PrivatePEM)(g) }, rule + ".authorities[0].key.inline"},
+	"a key that is none":           {inline("AAAA"), rule + ".authorities[0].key.inline"},
+	"an unknown group of policies": {func(g *v1beta1.Gate) { g.Spec.Policies = []v1beta1.PolicySource{{Builtin: "nonesuch"}} }, "spec.policies[0].builtin"},
+	"a misspelt parameter": {func(g *v1beta1.Gate) {
+		g.Spec.Policies = []v1beta1.PolicySource{{Builtin: "reliability"}}
+		g.Spec.Parameters = map[string]apiextensionsv1.JSON{"reliability": {Raw: []byte(`{"minReplica": 2}`)}}
+	}, "spec.parameters.reliability.minReplica: Invalid value"},
 	"a pattern without a host":        {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "shop/**" }, rule + ".match"},
 	"a pattern that matches any host": {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "**/shop/web" }, rule + ".match"},
 	"a pattern with a star for host":  {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "*/shop/web" }, rule + ".match"},

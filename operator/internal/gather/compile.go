@@ -31,6 +31,13 @@ func compile(ctx context.Context, g *v1beta1.Gate, from Source) (gate.Config, er
 		}
 		c.Parameters[name] = v
 	}
+	// Admission refuses these; a Gate that was never asked about must not be without the
+	// rules that they were meant for.
+	for _, p := range checkParameters(g, c.Parameters) {
+		c.Policies = append(c.Policies, gate.PolicySet{
+			Name: "parameters", Unavailable: fmt.Sprintf("spec.parameters.%s of the Gate: %s", p.Path, p.Message),
+		})
+	}
 	for _, p := range g.Spec.Policies {
 		c.Policies = append(c.Policies, policySet(ctx, p, from))
 	}

@@ -168,6 +168,12 @@ func TestJudge_Workload(t *testing.T) {
 			prepare: func(s *stand, _ *v1beta1.Workload) {
 				s.files.GateList[0].Spec.Parameters = map[string]apiextensionsv1.JSON{"data": {Raw: []byte("{")}}
 			}},
+		"a misspelt parameter of a Gate that admission did not see": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, requests: -1,
+			says: []string{"spec.parameters.data.backupEnvironment of the Gate", "write backupEnvironments"},
+			prepare: func(s *stand, _ *v1beta1.Workload) {
+				s.files.GateList[0].Spec.Policies = []v1beta1.PolicySource{{Builtin: "data"}}
+				s.files.GateList[0].Spec.Parameters = map[string]apiextensionsv1.JSON{"data": {Raw: []byte(`{"backupEnvironment": []}`)}}
+			}},
 		"a key in a Secret": {image: "signed", want: []gate.Outcome{gate.OutcomeAllow}, requests: -1,
 			prepare: func(s *stand, _ *v1beta1.Workload) {
 				s.keyFrom("release")
@@ -418,6 +424,22 @@ func TestValidateGate(t *testing.T) {
 			g.Spec.Policies = []v1beta1.PolicySource{{Builtin: "restricted"}, {Builtin: "rest"}}
 		},
 			[]string{"spec.policies[1].builtin", "restricted"}},
+		"a misspelt parameter": {func(g *v1beta1.Gate) {
+			g.Spec.Policies = []v1beta1.PolicySource{{Builtin: "reliability"}}
+			g.Spec.Parameters = map[string]apiextensionsv1.JSON{"reliability": {Raw: []byte(`{"minReplica": 2}`)}}
+		}, []string{"spec.parameters.reliability.minReplica: Invalid value: ", "write minReplicas"}},
+		"a parameter of another type": {func(g *v1beta1.Gate) {
+			g.Spec.Policies = []v1beta1.PolicySource{{Builtin: "reliability"}}
+			g.Spec.Parameters = map[string]apiextensionsv1.JSON{"reliability": {Raw: []byte(`{"minReplicas": "2"}`)}}
+		}, []string{"spec.parameters.reliability.minReplicas: Invalid value: ", "without quotes"}},
+		"a misspelt group of parameters": {func(g *v1beta1.Gate) {
+			g.Spec.Policies = []v1beta1.PolicySource{{Builtin: "reliability"}}
+			g.Spec.Parameters = map[string]apiextensionsv1.JSON{"relyability": {Raw: []byte(`{}`)}}
+		}, []string{"spec.parameters.relyability: Invalid value: ", "write reliability"}},
+		"parameters of policies in a ConfigMap": {func(g *v1beta1.Gate) {
+			g.Spec.Policies = []v1beta1.PolicySource{{ConfigMap: &v1beta1.NamespacedName{Name: "house", Namespace: "sluice-system"}}}
+			g.Spec.Parameters = map[string]apiextensionsv1.JSON{"house": {Raw: []byte(`{"x": [1]}`)}}
+		}, nil},
 		"a pattern for any host": {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "**/web" }, []string{"spec.images[0].match", "written out"}},
 		"an empty pattern":       {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "" }, []string{"spec.images[0].match"}},
 		"a key that is none": {func(g *v1beta1.Gate) { g.Spec.Images[0].Authorities[0].Key.Inline = "top secret" },

@@ -1,7 +1,9 @@
 package gather
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -29,6 +31,7 @@ func ValidateGate(g *v1beta1.Gate) field.ErrorList {
 			errs = append(errs, field.NotSupported(spec.Child("policies").Index(i).Child("builtin"), p.Builtin, policy.BuiltinGroups()))
 		}
 	}
+	errs = append(errs, validateParameters(g, spec.Child("parameters"))...)
 	for i, p := range g.Spec.ImagePaths {
 		for k, path := range p.Paths {
 			if err := images.ValidatePath(path); err != nil {
@@ -40,6 +43,37 @@ func ValidateGate(g *v1beta1.Gate) field.ErrorList {
 		errs = append(errs, validateRule(rule, spec.Child("images").Index(i))...)
 	}
 	return errs
+}
+
+// validateParameters holds the parameters of builtin groups against their schemas.
+func validateParameters(g *v1beta1.Gate, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	values := map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(g.Spec.Parameters)) {
+		var value any
+		if err := json.Unmarshal(g.Spec.Parameters[name].Raw, &value); err != nil {
+			errs = append(errs, field.Invalid(at.Child(name), "(not shown)", err.Error()))
+			continue
+		}
+		values[name] = value
+	}
+	for _, p := range checkParameters(g, values) {
+		errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: at.Child(p.Path).String(), BadValue: field.OmitValueType{}, Detail: p.Message})
+	}
+	return errs
+}
+
+func checkParameters(g *v1beta1.Gate, values map[string]any) []policy.Problem {
+	var groups []string
+	others := false
+	for _, p := range g.Spec.Policies {
+		if p.Builtin == "" {
+			others = true
+			continue
+		}
+		groups = append(groups, p.Builtin)
+	}
+	return policy.CheckParameters(groups, others, values)
 }
 
 func validateRule(rule v1beta1.ImageRule, at *field.Path) field.ErrorList {

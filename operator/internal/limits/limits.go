@@ -141,7 +141,7 @@ const (
 	PolicyValueParts = 100_000
 	// PolicyCompile is for compiling one source. The whole library takes 40 ms.
 	PolicyCompile = 5 * time.Second
-	// CompiledPolicies is how many sources are kept compiled: the library's six groups
+	// CompiledPolicies is how many sources are kept compiled: the library's nine groups
 	// and those of some dozen Gates, at about 1 MiB each for sources of usual size.
 	CompiledPolicies = 64
 )

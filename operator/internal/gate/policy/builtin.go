@@ -14,6 +14,11 @@ import (
 // sharedGroup holds functions that every group may use, and no rules.
 const sharedGroup = "lib"
 
+// included says of a group whose rules it has too, but for those that it has itself under
+// the same file name: the restricted Pod Security Standard is all of baseline, with some
+// of its rules replaced by stricter ones.
+var included = map[string]string{"restricted": "baseline"}
+
 // BuiltinGroups are the names that a Gate may write as builtin, sorted.
 func BuiltinGroups() []string {
 	groups := make([]string, 0, len(library()))
@@ -35,7 +40,7 @@ func Builtin(group string) (gate.PolicySet, bool) {
 var library = sync.OnceValue(func() map[string]gate.PolicySet {
 	byGroup := map[string]map[string]string{}
 	err := fs.WalkDir(policies.Files, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || strings.HasSuffix(name, "_test.rego") {
+		if err != nil || entry.IsDir() || path.Ext(name) != ".rego" || strings.HasSuffix(name, "_test.rego") {
 			return err
 		}
 		text, err := fs.ReadFile(policies.Files, name)
@@ -55,6 +60,7 @@ var library = sync.OnceValue(func() map[string]gate.PolicySet {
 	shared := byGroup[sharedGroup]
 	delete(byGroup, sharedGroup)
 	sets := make(map[string]gate.PolicySet, len(byGroup))
+	include(byGroup)
 	for group, modules := range byGroup {
 		for name, text := range shared {
 			modules[name] = text
@@ -63,3 +69,14 @@ var library = sync.OnceValue(func() map[string]gate.PolicySet {
 	}
 	return sets
 })
+
+// include adds to each group the rules of the one that it includes.
+func include(byGroup map[string]map[string]string) {
+	for group, other := range included {
+		for name, text := range byGroup[other] {
+			if _, own := byGroup[group][path.Join(group, path.Base(name))]; !own {
+				byGroup[group][name] = text
+			}
+		}
+	}
+}

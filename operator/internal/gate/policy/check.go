@@ -59,9 +59,9 @@ func (c *Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
 	return all
 }
 
-func (c *Check) evaluateSet(ctx context.Context, set gate.PolicySet, input ast.Value, in *gate.Input) gate.Findings {
+func (c *Check) evaluateSet(ctx context.Context, set gate.PolicySet, input *documents, in *gate.Input) gate.Findings {
 	if set.Unavailable != "" {
-		return only(undecided(set.Name, in, set.Unavailable, "make the policies readable or take them out of spec.policies of the Gate"))
+		return only(undecided(set.Name, in, set.Unavailable, "put right what the message names, or take the policies out of spec.policies of the Gate"))
 	}
 	if ctx.Err() != nil {
 		return only(undecided(set.Name, in, "the policies were not evaluated: "+c.outOfTime(ctx), "make the policies before these cheaper, or take them out of the Gate"))
@@ -111,7 +111,7 @@ func (c *Check) watch(ctx context.Context, source *compiled, r *run) gate.Findin
 // run is one evaluation of one source.
 type run struct {
 	rules []rule
-	input ast.Value
+	input *documents
 	in    *gate.Input
 	meter meter
 	// current is the index of the rule that is evaluated, for who watches from outside.
@@ -127,35 +127,49 @@ func (r *run) evaluate(ctx context.Context, c *Check) (all gate.Findings) {
 				fmt.Sprintf("evaluation failed: %v", p), "report this with the policy: it is a fault of Sluice or OPA"))
 		}
 	}()
-	shared := r.shared()
+	shared := map[ast.Value]topdown.VirtualCache{}
 	for i := range r.rules {
 		rule := &r.rules[i]
 		r.current.Store(int32(i))
-		found, err := r.one(ctx, rule, shared)
-		switch {
-		case err == nil && rule.warns:
-			all.Warn = append(all.Warn, found...)
-		case err == nil:
-			all.Deny = append(all.Deny, found...)
-		case r.meter.exceeded != "" || r.meter.stopped.Load():
-			all.Undecided = append(all.Undecided, r.cutOff(ctx, c, i))
-			return all
-		default:
-			all.Undecided = append(all.Undecided, undecided(rule.policy, r.in, rule.ref+": "+innermost(err).Error(),
-				"correct the policy; opa eval with this input shows the same error"))
-			// What a function could not work out is kept as undefined; the next rule has
-			// to meet the error itself.
-			shared = r.shared()
+		if rule.unclear != "" && !r.input.statement {
+			all.Undecided = append(all.Undecided, undecided(rule.policy, r.in, rule.ref+": "+rule.unclear, "correct the policy, or split it into two packages"))
+			continue
+		}
+		for _, doc := range r.input.of(rule) {
+			if shared[doc.value] == nil {
+				shared[doc.value] = r.shared()
+			}
+			found, err := r.one(ctx, rule, doc, shared[doc.value])
+			switch {
+			case err == nil && rule.warns:
+				all.Warn = append(all.Warn, found...)
+			case err == nil:
+				all.Deny = append(all.Deny, found...)
+			case r.meter.exceeded != "" || r.meter.stopped.Load():
+				all.Undecided = append(all.Undecided, r.cutOff(ctx, c, i))
+				return all
+			default:
+				all.Undecided = append(all.Undecided, failed(rule, r.in, doc, err))
+				// What a function could not work out is kept as undefined; the next rule has
+				// to meet the error itself.
+				delete(shared, doc.value)
+			}
 		}
 	}
 	return all
 }
 
+func failed(r *rule, in *gate.Input, doc document, err error) gate.Finding {
+	f := undecided(r.policy, in, r.ref+": "+innermost(err).Error(), "correct the policy; opa eval with this input shows the same error")
+	f.Object = doc.object
+	return f
+}
+
 // one evaluates one rule. The values that it shares with others, such as the containers
 // of all children, are worked out once and kept in shared.
-func (r *run) one(ctx context.Context, rule *rule, shared topdown.VirtualCache) ([]gate.Finding, error) {
+func (r *run) one(ctx context.Context, rule *rule, doc document, shared topdown.VirtualCache) ([]gate.Finding, error) {
 	results, err := rule.query.Eval(ctx,
-		rego.EvalParsedInput(r.input), rego.EvalExternalCancel(&r.meter), rego.EvalVirtualCache(shared),
+		rego.EvalParsedInput(doc.value), rego.EvalExternalCancel(&r.meter), rego.EvalVirtualCache(shared),
 		rego.EvalGenerateJSON(asTerm))
 	if err != nil {
 		return nil, err
@@ -163,7 +177,7 @@ func (r *run) one(ctx context.Context, rule *rule, shared topdown.VirtualCache) 
 	if len(results) != 1 || len(results[0].Expressions) != 1 {
 		return nil, errors.New("it is undefined")
 	}
-	return readResult(rule, r.in, results[0].Expressions[0].Value.(*ast.Term).Value)
+	return readResult(rule, r.in, doc.object, results[0].Expressions[0].Value.(*ast.Term).Value)
 }
 
 // asTerm leaves results as they are: as JSON they would be copied, and one whose parts

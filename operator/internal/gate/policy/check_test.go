@@ -19,7 +19,7 @@ func TestCheck_LibraryAllowsAWellFormedWorkload(t *testing.T) {
 }
 
 func TestCheck_LibraryFindsWhatAPatchUndoes(t *testing.T) {
-	in := goodInput(allBuiltins(t)...)
+	in := goodInput(builtin(t, "restricted"), builtin(t, "secrets"))
 	mainContainer(in)["securityContext"].(map[string]any)["privileged"] = true
 	found := New().Evaluate(context.Background(), in)
 	want := []gate.Finding{{

@@ -34,6 +34,9 @@ type rule struct {
 	warns bool
 	notes annotations
 	query rego.PreparedEvalQuery
+	// manner is what it takes input for; unclear says why that cannot be told.
+	manner  manner
+	unclear string
 }
 
 // ruleNames are those that conftest evaluates, so that its policies are not passed over.
@@ -79,6 +82,7 @@ func compileSet(set gate.PolicySet) (_ *compiled, err error) {
 	if err != nil {
 		return nil, err
 	}
+	setManners(compiler, found)
 	meterCalls(compiler)
 	return prepare(compiler, found)
 }
@@ -171,7 +175,7 @@ func policyName(set string, pkg ast.Ref) string {
 			words = append(words, string(word))
 		}
 	}
-	if _, builtin := Builtin(set); builtin && len(words) == 3 && words[0] == "sluice" && words[1] == set {
+	if _, builtin := Builtin(set); builtin && len(words) == 3 && words[0] == "sluice" && (words[1] == set || words[1] == included[set]) {
 		return set + "/" + strings.ReplaceAll(words[2], "_", "-")
 	}
 	return set + "/" + strings.Join(words, ".")

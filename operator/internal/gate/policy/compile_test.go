@@ -85,11 +85,11 @@ func TestCompile_AcceptsTheLibraryAndItsLikes(t *testing.T) {
 
 func TestBuiltin_GivesAGroupWithItsSharedFunctions(t *testing.T) {
 	groups := strings.Join(BuiltinGroups(), " ")
-	if groups != "data gitops reliability restricted secrets supply_chain" {
+	if groups != "baseline data gitops network reliability restricted secrets supply_chain tenancy" {
 		t.Errorf("groups %s", groups)
 	}
 	set := builtin(t, "data")
-	if got := strings.Join(sortedKeys(set.Modules), " "); got != "data/backup.rego lib/objects.rego lib/pods.rego" {
+	if got := strings.Join(sortedKeys(set.Modules), " "); got != "data/backup.rego data/backup_region.rego data/retain.rego data/storage_class.rego lib/labels.rego lib/objects.rego lib/pods.rego lib/texts.rego" {
 		t.Errorf("modules %s", got)
 	}
 	if unsummed := (gate.PolicySet{Name: set.Name, Modules: set.Modules}); set.Sum == "" || set.Digest() != unsummed.Digest() {

@@ -27,7 +27,8 @@ func TestDocs_AreThoseThatAreCommitted(t *testing.T) {
 func TestDocs_RefuseARuleWithoutMetadata(t *testing.T) {
 	for text, says := range map[string]string{
 		"package sluice.x.y\n": "x/y.rego:1: METADATA is missing",
-		"# METADATA\n# title: T\n# description: D\n# custom:\n#   severity: low\npackage sluice.x.y\n": "custom.remedy",
+		"# METADATA\n# title: T\n# description: D\n# custom:\n#   severity: low\npackage sluice.x.y\n":                "custom.remedy",
+		"# METADATA\n# title: T\n# description: D\n# custom:\n#   severity: low\n#   remedy: R\npackage sluice.x.y\n": "related_resources",
 	} {
 		if _, err := docsRow("x", "x/y.rego", text); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %q", err, says)

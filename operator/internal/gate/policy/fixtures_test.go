@@ -33,7 +33,8 @@ func podTemplate() map[string]any {
 	return map[string]any{
 		"metadata": map[string]any{"labels": labels()},
 		"spec": map[string]any{
-			"serviceAccountName": "orders", "automountServiceAccountToken": false,
+			"topologySpreadConstraints": []any{map[string]any{"topologyKey": "kubernetes.io/hostname", "maxSkew": int64(1)}},
+			"serviceAccountName":        "orders", "automountServiceAccountToken": false,
 			"securityContext": map[string]any{
 				"runAsNonRoot": true, "seccompProfile": map[string]any{"type": "RuntimeDefault"},
 			},
@@ -80,7 +81,7 @@ func goodInput(sets ...gate.PolicySet) *gate.Input {
 			child("Deployment", map[string]any{"replicas": int64(3), "template": podTemplate()}),
 			child("Service", map[string]any{"ports": []any{map[string]any{"port": int64(8080)}}}),
 			config,
-			child("PodDisruptionBudget", map[string]any{"minAvailable": int64(2)}),
+			child("PodDisruptionBudget", map[string]any{"minAvailable": int64(2), "selector": map[string]any{"matchLabels": labels()}}),
 			child("NetworkPolicy", map[string]any{"podSelector": map[string]any{"matchLabels": labels()}}),
 			child("ServiceAccount", nil),
 		},

@@ -9,30 +9,61 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 )
 
+// document is what a rule sees as input, and the object that its findings are about unless
+// they name another.
+type document struct {
+	value  ast.Value
+	object string
+}
+
+// documents are all that the rules of a decision may take for input.
+type documents struct {
+	envelope document
+	// objects are the Workload and its children, or the other object that is judged; for
+	// rules that take input for one object.
+	objects []document
+	// statement: every rule gets the envelope, which is no object of Kubernetes.
+	statement bool
+}
+
+// of are those that a rule is evaluated with.
+func (d *documents) of(r *rule) []document {
+	switch {
+	case d.statement || r.manner == envelope:
+		return []document{d.envelope}
+	case r.manner == perObject:
+		return d.objects
+	}
+	return nil
+}
+
 // policyInput is what policies see as input, see docs/policy-input.md. It is made once
 // for all policies of a decision: converting the objects costs more than a policy does.
-func policyInput(in *gate.Input) (ast.Value, error) {
+func policyInput(in *gate.Input) (*documents, error) {
 	submitted, err := objectValue(in.Submitted)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", in.Object, err)
 	}
 	children := make([]*ast.Term, 0, len(in.Children))
+	docs := &documents{objects: make([]document, 0, len(in.Children)+1)}
+	judged, workload := ast.NewTerm(submitted), ast.ObjectTerm()
+	if in.Object.Kind == "Workload" && strings.HasPrefix(in.Object.APIVersion, "sluice.dev/") {
+		workload = judged
+		docs.objects = append(docs.objects, document{submitted, in.Object.String()})
+	}
 	for i, child := range in.Children {
 		value, err := objectValue(child)
 		if err != nil {
 			return nil, fmt.Errorf("children[%d] of %s: %w", i, in.Object, err)
 		}
 		children = append(children, ast.NewTerm(value))
+		docs.objects = append(docs.objects, document{value, objectName(child)})
 	}
 	parameters, err := objectValue(in.Gate.Parameters)
 	if err != nil {
 		return nil, fmt.Errorf("parameters of Gate %s: %w", in.Gate.Name, err)
 	}
-	judged, workload := ast.NewTerm(submitted), ast.ObjectTerm()
-	if in.Object.Kind == "Workload" && strings.HasPrefix(in.Object.APIVersion, "sluice.dev/") {
-		workload = judged
-	}
-	return ast.NewObject(
+	docs.envelope = document{object: in.Object.String(), value: ast.NewObject(
 		field("environment", ast.String(in.Gate.Environment)),
 		field("namespace", namespaceValue(in.Namespace)),
 		[2]*ast.Term{ast.StringTerm("workload"), workload},
@@ -40,7 +71,15 @@ func policyInput(in *gate.Input) (ast.Value, error) {
 		field("children", ast.NewArray(children...)),
 		field("images", imageValues(in.Images)),
 		field("parameters", parameters),
-	), nil
+	)}
+	return docs, nil
+}
+
+// objectName is Kind/namespace/name, as the library's own rules name objects.
+func objectName(object map[string]any) string {
+	text := func(m map[string]any, key string) string { s, _ := m[key].(string); return s }
+	metadata, _ := object["metadata"].(map[string]any)
+	return gate.ObjectRef{Kind: text(object, "kind"), Namespace: text(metadata, "namespace"), Name: text(metadata, "name")}.String()
 }
 
 // objectValue reads a missing map as an empty object: a policy that looks into it then

@@ -11,7 +11,7 @@ import (
 
 // readResult turns what a rule gave into findings. A value of another shape is an
 // error, whatever the others are: passing over it could turn a denial into silence.
-func readResult(r *rule, in *gate.Input, value ast.Value) ([]gate.Finding, error) {
+func readResult(r *rule, in *gate.Input, object string, value ast.Value) ([]gate.Finding, error) {
 	set, ok := value.(ast.Set)
 	if !ok {
 		return nil, fmt.Errorf("it gives a value of type %s in place of a set", ast.ValueName(value))
@@ -19,10 +19,10 @@ func readResult(r *rule, in *gate.Input, value ast.Value) ([]gate.Finding, error
 	found := make([]gate.Finding, 0, min(set.Len(), limits.Findings))
 	for i, term := range set.Slice() {
 		if i == limits.Findings {
-			found = append(found, r.finding(in, fmt.Sprintf("and %d more findings (limits.Findings)", set.Len()-i)))
+			found = append(found, r.finding(in, object, fmt.Sprintf("and %d more findings (limits.Findings)", set.Len()-i)))
 			break
 		}
-		f, err := readFinding(r, in, term.Value)
+		f, err := readFinding(r, in, object, term.Value)
 		if err != nil {
 			return nil, err
 		}
@@ -31,10 +31,10 @@ func readResult(r *rule, in *gate.Input, value ast.Value) ([]gate.Finding, error
 	return found, nil
 }
 
-func readFinding(r *rule, in *gate.Input, value ast.Value) (gate.Finding, error) {
+func readFinding(r *rule, in *gate.Input, object string, value ast.Value) (gate.Finding, error) {
 	switch value := value.(type) {
 	case ast.String:
-		return r.finding(in, string(value)), nil
+		return r.finding(in, object, string(value)), nil
 	case ast.Object:
 		msg, ok, err := text(value, "msg")
 		if err == nil && !ok {
@@ -43,7 +43,7 @@ func readFinding(r *rule, in *gate.Input, value ast.Value) (gate.Finding, error)
 		if err != nil {
 			return gate.Finding{}, err
 		}
-		f := r.finding(in, msg)
+		f := r.finding(in, object, msg)
 		for key, into := range map[string]*string{"object": &f.Object, "path": &f.Path, "remedy": &f.Remedy} {
 			given, ok, err := text(value, key)
 			if err != nil {
@@ -72,10 +72,10 @@ func text(object ast.Object, key string) (string, bool, error) {
 	return string(value), true, nil
 }
 
-// finding of the rule about the judged object. A denial without words still denies; the
+// finding of the rule about the object that it was given. A denial without words still denies; the
 // rule's title then has to do. A policy may print the values of variables: secrets are
 // masked before the message is cut, or half of one could stand at the cut.
-func (r *rule) finding(in *gate.Input, message string) gate.Finding {
+func (r *rule) finding(in *gate.Input, object, message string) gate.Finding {
 	if message == "" {
 		message = r.notes.title
 	}
@@ -83,7 +83,7 @@ func (r *rule) finding(in *gate.Input, message string) gate.Finding {
 		message = "the policy gives no reason"
 	}
 	return gate.Finding{
-		Policy: r.policy, Severity: r.notes.severity, Object: in.Object.String(),
+		Policy: r.policy, Severity: r.notes.severity, Object: object,
 		Message: in.Secrets.Text(message, limits.MessageBytes), Remedy: r.notes.remedy,
 	}
 }

@@ -47,7 +47,7 @@ func Evaluate(ctx context.Context, module string, input any) (denies []string, e
 	if err != nil {
 		return nil, fmt.Errorf("the statement cannot be given to a policy: %w", err)
 	}
-	found := check.evaluateSet(ctx, statementSet(module), value, &gate.Input{})
+	found := check.evaluateSet(ctx, statementSet(module), &documents{envelope: document{value: value}, statement: true}, &gate.Input{})
 	if len(found.Undecided) > 0 {
 		reasons := make([]string, 0, len(found.Undecided))
 		for _, f := range found.Undecided {

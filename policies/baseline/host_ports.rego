@@ -1,10 +1,12 @@
 # METADATA
 # title: Host ports are not used
 # description: A host port binds the pod to a free node and bypasses Services and network policies.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#baseline
 # custom:
 #   severity: high
 #   remedy: Remove hostPort and publish the port by a Service.
-package sluice.restricted.host_ports
+package sluice.baseline.host_ports
 
 import data.sluice.lib.pods
 

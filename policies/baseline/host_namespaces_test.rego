@@ -1,7 +1,7 @@
-package sluice.restricted.host_namespaces_test
+package sluice.baseline.host_namespaces_test
 
+import data.sluice.baseline.host_namespaces
 import data.sluice.lib.fixtures
-import data.sluice.restricted.host_namespaces
 
 _root := "spec.template.spec"
 

@@ -1,10 +1,12 @@
 # METADATA
 # title: Probes and hooks stay in the pod
 # description: The kubelet calls the host of a probe or hook from the node, past the network policies of the pod.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#baseline
 # custom:
 #   severity: high
 #   remedy: Remove host from the httpGet or tcpSocket of the probe or hook.
-package sluice.restricted.probe_hosts
+package sluice.baseline.probe_hosts
 
 import data.sluice.lib.pods
 

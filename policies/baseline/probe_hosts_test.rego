@@ -1,7 +1,7 @@
-package sluice.restricted.probe_hosts_test
+package sluice.baseline.probe_hosts_test
 
+import data.sluice.baseline.probe_hosts
 import data.sluice.lib.fixtures
-import data.sluice.restricted.probe_hosts
 
 _root := "spec.template.spec"
 

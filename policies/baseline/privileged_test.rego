@@ -1,7 +1,7 @@
-package sluice.restricted.privileged_test
+package sluice.baseline.privileged_test
 
+import data.sluice.baseline.privileged
 import data.sluice.lib.fixtures
-import data.sluice.restricted.privileged
 
 _root := "spec.template.spec"
 
@@ -31,7 +31,7 @@ test_denies_a_host_process_of_the_pod if {
 		["add", "securityContext/windowsOptions", {"hostProcess": true}],
 		["remove", "initContainers", null],
 	])
-	fixtures.paths(found) == {sprintf("%s.containers[0].securityContext.windowsOptions.hostProcess", [_root])}
+	fixtures.paths(found) == {sprintf("%s.securityContext.windowsOptions.hostProcess", [_root])}
 }
 
 test_denies_in_a_cron_job if {

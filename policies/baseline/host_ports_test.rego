@@ -1,7 +1,7 @@
-package sluice.restricted.host_ports_test
+package sluice.baseline.host_ports_test
 
+import data.sluice.baseline.host_ports
 import data.sluice.lib.fixtures
-import data.sluice.restricted.host_ports
 
 _root := "spec.template.spec"
 

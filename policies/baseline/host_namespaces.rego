@@ -1,10 +1,12 @@
 # METADATA
 # title: Host namespaces are not shared
 # description: A pod in the host's network, process or IPC namespace sees and reaches what belongs to the node and other pods.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#baseline
 # custom:
 #   severity: critical
 #   remedy: Remove hostNetwork, hostPID and hostIPC from the pod.
-package sluice.restricted.host_namespaces
+package sluice.baseline.host_namespaces
 
 import data.sluice.lib.pods
 

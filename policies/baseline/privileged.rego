@@ -1,10 +1,12 @@
 # METADATA
 # title: Containers are not privileged
 # description: A privileged container, or a Windows host process, is root on its node.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#baseline
 # custom:
 #   severity: critical
 #   remedy: Remove privileged and hostProcess from the securityContext; ask for the one capability or device that is needed.
-package sluice.restricted.privileged
+package sluice.baseline.privileged
 
 import data.sluice.lib.pods
 
@@ -15,7 +17,7 @@ deny contains violation if {
 }
 
 deny contains violation if {
-	some container in pods.all_containers
-	pods.effective(container, ["windowsOptions", "hostProcess"]) == true
-	violation := pods.violation(container, "securityContext.windowsOptions.hostProcess", "is a host process")
+	some place in pods.set_in_context(["windowsOptions", "hostProcess"])
+	place.value == true
+	violation := pods.misset(place, "is a host process")
 }

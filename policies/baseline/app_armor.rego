@@ -1,0 +1,43 @@
+# METADATA
+# title: An AppArmor profile stays on
+# description: AppArmor confines a container to what its profile allows; only the runtime's profile and profiles of the node may take the place of it.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#baseline
+# custom:
+#   severity: high
+#   remedy: Set securityContext.appArmorProfile.type to RuntimeDefault or Localhost, or remove it, and the container.apparmor.security.beta.kubernetes.io annotations with it.
+package sluice.baseline.app_armor
+
+import data.sluice.lib.pods
+
+_confined := {"RuntimeDefault", "Localhost"}
+
+_annotation := "container.apparmor.security.beta.kubernetes.io/"
+
+deny contains violation if {
+	some place in pods.set_in_context(["appArmorProfile"])
+	type := object.get(place.value, "type", "")
+	not type in _confined
+	violation := object.union(
+		pods.misset(place, sprintf("has the AppArmor profile %q", [type])),
+		{"path": sprintf("%s.type", [place.path])},
+	)
+}
+
+deny contains violation if {
+	some pod in pods.all_pods
+	some key, profile in object.get(pod.metadata, "annotations", {})
+	startswith(key, _annotation)
+	not _allowed(profile)
+	violation := {
+		"msg": sprintf("container %q has the AppArmor profile %q", [trim_prefix(key, _annotation), profile]),
+		"object": pod.object,
+		"path": sprintf("%s.annotations[%q]", [pod.metadata_path, key]),
+	}
+}
+
+_allowed("")
+
+_allowed("runtime/default")
+
+_allowed(profile) if startswith(profile, "localhost/")

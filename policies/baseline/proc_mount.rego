@@ -1,0 +1,18 @@
+# METADATA
+# title: The proc file system stays masked
+# description: An unmasked /proc shows a container what belongs to the node and lets it change it; a pod in a user namespace (hostUsers is false) may have it.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#baseline
+# custom:
+#   severity: high
+#   remedy: Remove procMount from the securityContext, or set it to Default.
+package sluice.baseline.proc_mount
+
+import data.sluice.lib.pods
+
+deny contains violation if {
+	some place in pods.set_in_context(["procMount"])
+	place.value != "Default"
+	not pods.in_user_namespace(place.pod)
+	violation := pods.misset(place, "unmasks /proc")
+}

@@ -1,0 +1,26 @@
+# METADATA
+# title: SELinux labels stay those of containers
+# description: A SELinux user, role or type of another kind takes off what keeps a container from the files and processes of its node.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#baseline
+# custom:
+#   severity: high
+#   remedy: Remove seLinuxOptions from the securityContext, or set only level and one of the types container_t, container_init_t, container_kvm_t and container_engine_t.
+package sluice.baseline.selinux
+
+import data.sluice.lib.pods
+
+_types := {"", "container_engine_t", "container_init_t", "container_kvm_t", "container_t"}
+
+deny contains violation if {
+	some place in pods.set_in_context(["seLinuxOptions", "type"])
+	not place.value in _types
+	violation := pods.misset(place, sprintf("has the SELinux type %q", [place.value]))
+}
+
+deny contains violation if {
+	some field in ["role", "user"]
+	some place in pods.set_in_context(["seLinuxOptions", field])
+	place.value != ""
+	violation := pods.misset(place, sprintf("sets a SELinux %s", [field]))
+}

@@ -1,0 +1,22 @@
+# METADATA
+# title: Volumes do not reach the node
+# description: A hostPath volume gives the pod files of the node, and so the node.
+# related_resources:
+#   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#baseline
+# custom:
+#   severity: critical
+#   remedy: Use a persistentVolumeClaim, emptyDir, configMap, secret or another volume that is not a path of the node.
+package sluice.baseline.volume_types
+
+import data.sluice.lib.pods
+
+deny contains violation if {
+	some pod in pods.all_pods
+	some i, volume in object.get(pod.spec, "volumes", [])
+	object.get(volume, "hostPath", null) != null
+	violation := {
+		"msg": sprintf("volume %q is a path of the node", [object.get(volume, "name", "")]),
+		"object": pod.object,
+		"path": sprintf("%s.volumes[%v].hostPath", [pod.path, i]),
+	}
+}
