@@ -61,7 +61,7 @@ func writeJSON(w io.Writer, r report.Run) error {
 func reported(results []result, faults []report.Fault) report.Run {
 	run := report.Run{Version: version(), Docs: docs, Faults: faults}
 	for _, r := range results {
-		run.Judged = append(run.Judged, report.Judged{File: r.subject.file, Verdicts: r.verdicts})
+		run.Judged = append(run.Judged, report.Judged{File: r.subject.file, Verdicts: r.verdicts, Place: r.subject.places()})
 	}
 	return run
 }

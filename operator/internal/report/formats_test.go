@@ -45,7 +45,7 @@ func docs(policy string) string {
 func run() report.Run {
 	place := func(f gate.Finding) report.Place {
 		if f.Path == "" {
-			return report.Place{File: "deploy/web.yaml", Line: 1, Column: 1, Unsure: "the document; the field was not found"}
+			return report.Place{File: "deploy/web.yaml", Line: 1, Column: 1, Note: "the document; the field was not found"}
 		}
 		return report.Place{
 			File: "overlays/prod/kustomization.yaml", Line: 7, Column: 5, Field: "images[0].newTag", First: 6,

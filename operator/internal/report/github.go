@@ -22,8 +22,8 @@ func GitHub(w io.Writer, r Run) error {
 	for _, j := range r.Judged {
 		for _, e := range r.entries(j) {
 			message := e.text()
-			if e.place.Unsure != "" {
-				message += " (" + e.place.Unsure + ")"
+			if e.place.Note != "" {
+				message += " (" + e.place.Note + ")"
 			}
 			annotation(&b, e.level, e.place, e.finding.Policy, message)
 		}

@@ -48,9 +48,8 @@ type Place struct {
 	Line, Column int
 	// Field of the document at Line, such as images[0].newTag of a kustomization.
 	Field string
-	// Unsure says why the place is that of a whole document and not of the field; "" when
-	// it is the field's own.
-	Unsure string
+	// Note says why the place is another than the field's own; "" when it is that.
+	Note string
 	// Code is the text around Line, from line First on. Secrets are masked in it.
 	Code  []string
 	First int

@@ -70,8 +70,8 @@ func (t Text) finding(b *strings.Builder, e entry) {
 	fmt.Fprintf(b, "      [%s] %s\n        at:    %s\n", clean(e.finding.Severity), t.paint(bold, clean(e.finding.Policy)), clean(e.where()))
 	if e.place.Line > 0 {
 		field := clean(e.place.Field)
-		if e.place.Unsure != "" {
-			field = "(" + clean(e.place.Unsure) + ")"
+		if e.place.Note != "" {
+			field = "(" + clean(e.place.Note) + ")"
 		}
 		fmt.Fprintf(b, "        where: %s %s\n", e.place, field)
 		t.code(b, e.place)
