@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/spf13/cobra"
@@ -13,7 +12,6 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
-	"github.com/sluice-dev/sluice/operator/internal/report"
 	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
 
@@ -76,7 +74,7 @@ not be a cycle.`,
 	}
 	c.Flags().StringSliceVar(&o.gates, "gate", nil, "file or folder with Gates and what they refer to (repeatable)")
 	c.Flags().StringVar(&o.root, "root", "", "folder that bases and symlinks may not leave (default: the Git work tree)")
-	c.Flags().StringVar(&o.format, "format", "text", "text or json")
+	c.Flags().StringVar(&o.format, "format", formatText, formatNames())
 	o.register(c)
 	return c
 }
@@ -88,14 +86,15 @@ type result struct {
 }
 
 func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error {
-	if o.format != "text" && o.format != "json" {
-		return usage("--format=%s: there are text and json", o.format)
+	write, ok := formats[o.format]
+	if !ok {
+		return usage("--format=%s: there are %s", o.format, formatNames())
 	}
 	in, err := readInput(ctx, s, o.root, paths, o.gates)
 	if err != nil {
 		return err
 	}
-	refusals, err := disorder(in.workloads)
+	faults, err := disorder(in.workloads)
 	if err != nil {
 		return err
 	}
@@ -107,19 +106,18 @@ func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error
 	if len(results) == 0 {
 		return usage("no Workload in %v, and nothing else that a Gate names: nothing was judged", paths)
 	}
-	if o.format == "json" {
-		err = writeJSON(s.out, results)
-	} else {
-		err = writeText(s.out, results)
-	}
-	if err != nil {
+	if err := write(s, reported(results, faults)); err != nil {
 		return usage("write the result: %w", err)
 	}
-	if len(refusals) == 0 {
+	if len(faults) == 0 {
 		return exitOf(results)
 	}
 	// The cluster would refuse these too, whatever its verdict, so they are not in it.
-	return &exit{code: ExitDenied, err: errors.New("refused for spec.dependsOn"), details: refusals}
+	refused := &exit{code: ExitDenied, err: errors.New("refused for spec.dependsOn")}
+	for _, f := range faults {
+		refused.details = append(refused.details, f.Place.String()+": "+f.Message)
+	}
+	return refused
 }
 
 func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input) []result {
@@ -161,31 +159,6 @@ func invalid(sub subject) gate.Verdict {
 		})
 	}
 	return gate.NewChain().Decide(context.Background(), in)
-}
-
-func writeJSON(w io.Writer, results []result) error {
-	var all []gate.Verdict
-	for _, r := range results {
-		all = append(all, r.verdicts...)
-	}
-	_, err := fmt.Fprintln(w, string(report.JSON(all)))
-	return err
-}
-
-func writeText(w io.Writer, results []result) error {
-	counts := map[gate.Outcome]int{}
-	for _, r := range results {
-		worst := gate.Worst(r.verdicts)
-		counts[worst.Outcome]++
-		for _, v := range r.verdicts {
-			if err := report.Text(w, r.subject.file, v); err != nil {
-				return err
-			}
-		}
-	}
-	_, err := fmt.Fprintf(w, "%d judged: %d allowed, %d with warnings, %d denied, %d undecided\n", len(results),
-		counts[gate.OutcomeAllow], counts[gate.OutcomeWarn], counts[gate.OutcomeDeny], counts[gate.OutcomeError])
-	return err
 }
 
 // exitOf lets a denial win over an open question: it is sure already.

@@ -10,12 +10,13 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/graph"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/report"
 )
 
 // disorder lists what is wrong with the dependencies among the Workloads that are checked,
-// one a line: cycles, and dependencies that the Workload they name does not allow. What is
-// not among them may be in the cluster, and is not spoken of.
-func disorder(subjects []subject) ([]string, error) {
+// cycles, and dependencies that the Workload they name does not allow. What is not among
+// them may be in the cluster, and is not spoken of.
+func disorder(subjects []subject) ([]report.Fault, error) {
 	given := map[client.ObjectKey]subject{}
 	for _, sub := range subjects {
 		if sub.workload != nil {
@@ -23,7 +24,7 @@ func disorder(subjects []subject) ([]string, error) {
 		}
 	}
 	g := graph.New()
-	var lines []string
+	var faults []report.Fault
 	for _, sub := range subjects {
 		if sub.workload == nil {
 			continue
@@ -35,7 +36,7 @@ func disorder(subjects []subject) ([]string, error) {
 				continue
 			}
 			if !gather.MayDependOn(sub.workload.Namespace, key.Namespace, target.workload) {
-				lines = append(lines, misplaced(sub, field.Forbidden(field.NewPath("spec", "dependsOn").Index(i), gather.NotAllowed(key, sub.workload.Namespace))))
+				faults = append(faults, misplaced(sub, field.Forbidden(field.NewPath("spec", "dependsOn").Index(i), gather.NotAllowed(key, sub.workload.Namespace))))
 				continue
 			}
 			if err := g.Add(nodeOf(sub.workload), gather.NodeOf(key)); err != nil {
@@ -44,17 +45,19 @@ func disorder(subjects []subject) ([]string, error) {
 		}
 	}
 	for _, cycle := range g.Cycles() {
-		if len(lines) >= limits.Findings {
+		if len(faults) >= limits.Findings {
 			break
 		}
 		first := given[client.ObjectKey{Namespace: cycle[0].Namespace, Name: cycle[0].Name}]
-		lines = append(lines, misplaced(first, gather.Cyclic(first.workload, g)))
+		faults = append(faults, misplaced(first, gather.Cyclic(first.workload, g)))
 	}
-	return lines, nil
+	return faults, nil
 }
 
 func nodeOf(w *v1beta1.Workload) graph.Node { return gather.NodeOf(client.ObjectKeyFromObject(w)) }
 
-func misplaced(sub subject, err *field.Error) string {
-	return fmt.Sprintf("%s: Workload/%s: %s", sub.file, nodeOf(sub.workload), err)
+func misplaced(sub subject, err *field.Error) report.Fault {
+	return report.Fault{
+		Rule: "dependencies", Message: fmt.Sprintf("Workload/%s: %s", nodeOf(sub.workload), err), Place: report.Place{File: sub.file},
+	}
 }

@@ -34,7 +34,10 @@ type input struct {
 // subject is one object to judge, or what its schema has against it. workload is nil for
 // objects of other kinds.
 type subject struct {
-	file     string
+	file string
+	// path and origins tell where in the source the object was written.
+	path     string
+	origins  *origins
 	object   *unstructured.Unstructured
 	workload *v1beta1.Workload
 	invalid  field.ErrorList
@@ -57,12 +60,13 @@ func readInput(ctx context.Context, s streams, root string, paths, gates []strin
 		Secrets:    map[string]map[string][]byte{},
 	}}
 	for i, path := range append(append([]string(nil), gates...), paths...) {
-		objects, err := overlay.Read(root, path, s.in)
+		set, err := overlay.Load(root, path, s.in)
 		if err != nil {
 			return nil, usage("%w", err)
 		}
-		for _, o := range objects {
-			if err := in.add(ctx, schemas, workloads, o, i >= len(gates)); err != nil {
+		from := originsOf(set)
+		for _, o := range set.Objects {
+			if err := in.add(ctx, schemas, workloads, subject{file: o.File, path: o.Path, origins: from, object: o.Unstructured}, i >= len(gates)); err != nil {
 				return nil, err
 			}
 		}
@@ -70,7 +74,8 @@ func readInput(ctx context.Context, s streams, root string, paths, gates []strin
 	return in, nil
 }
 
-func (in *input) add(ctx context.Context, schemas *schema.Set, workloads *conversion.Converter, o overlay.Object, checked bool) error {
+func (in *input) add(ctx context.Context, schemas *schema.Set, workloads *conversion.Converter, sub subject, checked bool) error {
+	o := overlay.Object{Unstructured: sub.object, File: sub.file}
 	gvk := o.GroupVersionKind()
 	ours := gvk.Group == v1beta1.GroupVersion.Group
 	switch {
@@ -78,7 +83,7 @@ func (in *input) add(ctx context.Context, schemas *schema.Set, workloads *conver
 		return in.once(o, func() error { return in.addGate(ctx, schemas, o) })
 	case ours && checked:
 		return in.once(o, func() error {
-			in.workloads = append(in.workloads, admit(ctx, workloads, o))
+			in.workloads = append(in.workloads, admit(ctx, workloads, sub))
 			return nil
 		})
 	case ours:
@@ -86,7 +91,7 @@ func (in *input) add(ctx context.Context, schemas *schema.Set, workloads *conver
 	case gvk.Group == "" && references[gvk.Kind]:
 		return in.once(o, func() error { return in.addReference(o) })
 	case checked:
-		in.others = append(in.others, subject{file: o.File, object: o.Unstructured})
+		in.others = append(in.others, sub)
 	}
 	return nil
 }
@@ -116,11 +121,10 @@ func (in *input) once(o overlay.Object, add func() error) error {
 
 // admit applies the schema as the API server would, and takes the Workload to the version
 // that is judged.
-func admit(ctx context.Context, workloads *conversion.Converter, o overlay.Object) subject {
-	out := subject{file: o.File, object: o.Unstructured}
-	content, errs := workloads.Admit(ctx, o.Object, o.GroupVersionKind())
+func admit(ctx context.Context, workloads *conversion.Converter, out subject) subject {
+	content, errs := workloads.Admit(ctx, out.object.Object, out.object.GroupVersionKind())
 	if len(errs) > 0 {
-		out.invalid = masked(o.Object, errs)
+		out.invalid = masked(out.object.Object, errs)
 		return out
 	}
 	w := &v1beta1.Workload{}

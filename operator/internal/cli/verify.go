@@ -84,7 +84,7 @@ func (o *verifyOptions) run(ctx context.Context, s streams, image string) error 
 	if o.format == "json" {
 		_, err = fmt.Fprintln(s.out, string(report.JSON([]gate.Verdict{v})))
 	} else {
-		err = report.Text(s.out, image, v)
+		err = s.text().Object(s.out, report.Judged{File: image, Verdicts: []gate.Verdict{v}})
 	}
 	if err != nil {
 		return usage("write the result: %w", err)

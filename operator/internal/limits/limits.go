@@ -77,6 +77,10 @@ const (
 	SourceFileBytes = 8 << 20
 	// SourceFiles is how many files one overlay may read.
 	SourceFiles = 4096
+	// SourceBytes is how much all files of one overlay may hold: they are kept until the
+	// places of findings were looked up in them. 4096 files of 64 KiB, or all of
+	// limits.Objects at 13 KiB each.
+	SourceBytes = 256 << 20
 	// SourceDepth is how deep folders may nest below the root.
 	SourceDepth = 32
 	// ExpandedBytes is how large a YAML document may become when its aliases are written

@@ -20,13 +20,16 @@ import (
 
 // parse reads every document of a YAML or JSON file. What two readers could read in two
 // ways is refused: duplicate keys, and a document that only some of them would find. An
-// error names file and line.
-func parse(file string, raw []byte) ([]Object, error) {
+// error names file and line; below is the file's path below the root.
+func parse(file, below string, raw []byte) ([]Object, error) {
 	var objects []Object
 	for _, c := range split(raw) {
 		found, err := c.objects(file)
 		if err != nil {
 			return nil, err
+		}
+		for i := range found {
+			found[i].Path = below
 		}
 		objects = append(objects, found...)
 	}

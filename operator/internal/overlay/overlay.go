@@ -27,6 +27,22 @@ import (
 type Object struct {
 	*unstructured.Unstructured
 	File string
+	// Path of that file in Set.Files.
+	Path string
+}
+
+// Set is what one path holds.
+type Set struct {
+	Objects []Object
+	// Files that were read for it, by their path below the root. They are as they were when
+	// they were first read, and every later look was at the same bytes.
+	Files map[string][]byte
+	// Root is the absolute path of the folder that Files are below; "" for standard input.
+	Root string
+	// Kustomization is the folder below the root that was built, "" where none was.
+	Kustomization string
+	// Shown is a path of Files as the user would type it.
+	Shown func(string) string
 }
 
 // Stdin is the path that stands for standard input.
@@ -37,12 +53,25 @@ const Stdin = "-"
 // reads stdin. root is the folder that bases and symlinks may not leave; empty means the
 // Git work tree that holds path, or path itself where there is none.
 func Read(root, name string, stdin io.Reader) ([]Object, error) {
+	set, err := Load(root, name, stdin)
+	if err != nil {
+		return nil, err
+	}
+	return set.Objects, nil
+}
+
+// Load is Read, with the files that were read.
+func Load(root, name string, stdin io.Reader) (*Set, error) {
 	if name == Stdin {
 		raw, err := readBounded(stdin, "standard input")
 		if err != nil {
 			return nil, err
 		}
-		return parse(Stdin, raw)
+		objects, err := parse(Stdin, Stdin, raw)
+		if err != nil {
+			return nil, err
+		}
+		return &Set{Objects: objects, Files: map[string][]byte{Stdin: raw}, Shown: func(string) string { return Stdin }}, nil
 	}
 	abs, err := filepath.Abs(name)
 	if err != nil {
@@ -61,7 +90,15 @@ func Read(root, name string, stdin io.Reader) ([]Object, error) {
 		return nil, fmt.Errorf("open root: %w", err)
 	}
 	defer handle.Close()
-	return read(&rooted{root: handle, shown: fromHere(rootPath)}, below)
+	fsys := &rooted{root: handle, shown: fromHere(rootPath), content: map[string][]byte{}}
+	set := &Set{Files: fsys.content, Root: rootPath, Shown: fsys.shown}
+	if fsys.IsDir(below) && kustomizationFile(fsys, below) != "" {
+		set.Kustomization = inside(below)
+	}
+	if set.Objects, err = read(fsys, below); err != nil {
+		return nil, err
+	}
+	return set, nil
 }
 
 // fromHere names files below root the way the user would type them.
@@ -88,7 +125,7 @@ func read(fsys *rooted, below string) ([]Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		return parse(fsys.shown(below), raw)
+		return parse(fsys.shown(below), inside(below), raw)
 	case kustomizationFile(fsys, below) != "":
 		return build(fsys, below)
 	default:
@@ -148,7 +185,7 @@ func readFolder(fsys *rooted, below string) ([]Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		found, err := parse(fsys.shown(file), raw)
+		found, err := parse(fsys.shown(file), file, raw)
 		if err != nil {
 			return nil, err
 		}
@@ -240,7 +277,7 @@ func fromResources(fsys *rooted, built resmap.ResMap, below string) ([]Object, e
 			annotations = nil
 		}
 		u.SetAnnotations(annotations)
-		objects = append(objects, Object{Unstructured: u, File: fsys.shown(file)})
+		objects = append(objects, Object{Unstructured: u, File: fsys.shown(file), Path: file})
 	}
 	return objects, nil
 }

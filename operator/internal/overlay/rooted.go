@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +28,10 @@ type rooted struct {
 	// shown is a path below the root as the user would type it.
 	shown func(string) string
 	files int
+	bytes int
+	// content of every file that was read. The second look at one is at the same bytes: what
+	// was checked is what is built.
+	content map[string][]byte
 	// over is set once there were too many files. Kustomize does not pass on why a file
 	// cannot be read.
 	over error
@@ -107,6 +112,9 @@ func (r *rooted) ReadFile(name string) ([]byte, error) {
 		r.over = fmt.Errorf("read %s: more than %d files (limits.SourceFiles)", r.shown(p), limits.SourceFiles)
 		return nil, r.over
 	}
+	if raw, ok := r.content[p]; ok {
+		return bytes.Clone(raw), nil
+	}
 	f, err := r.open(p)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", r.shown(p), err)
@@ -119,6 +127,11 @@ func (r *rooted) ReadFile(name string) ([]byte, error) {
 	if err := kustomize.CheckAliases(raw); errors.Is(err, kustomize.ErrExpands) {
 		return nil, fmt.Errorf("%s:1: %w", r.shown(p), err)
 	}
+	if r.bytes += len(raw); r.bytes > limits.SourceBytes {
+		r.over = fmt.Errorf("read %s: more than %d bytes in all files (limits.SourceBytes)", r.shown(p), limits.SourceBytes)
+		return nil, r.over
+	}
+	r.content[p] = bytes.Clone(raw)
 	return raw, nil
 }
 

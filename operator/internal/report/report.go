@@ -4,12 +4,9 @@ package report
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
-	"github.com/sluice-dev/sluice/operator/internal/limits"
-	"github.com/sluice-dev/sluice/operator/internal/redact"
 )
 
 // JSON is the verdicts as a JSON array of their canonical forms.
@@ -75,36 +72,4 @@ func Warnings(verdicts []gate.Verdict) []string {
 		}
 	}
 	return out
-}
-
-var marks = map[gate.Outcome]string{
-	gate.OutcomeAllow: "PASS", gate.OutcomeWarn: "WARN", gate.OutcomeDeny: "DENY", gate.OutcomeError: "ERROR",
-}
-
-// Text writes one verdict for a person: the file, the object, and below it each finding
-// with what to do.
-func Text(w io.Writer, file string, v gate.Verdict) error {
-	by := ""
-	if v.Gate != "" {
-		by = " (gate " + v.Gate + ")"
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%-5s %s: %s%s\n", marks[v.Outcome], redact.Text(file, limits.MessageBytes), v.Object, by)
-	for _, i := range v.Images {
-		if i.Outcome == gate.ImageVerified {
-			fmt.Fprintf(&b, "      %s is signed by %s\n        %s\n", i.Image, i.Authority, i.Digest)
-		}
-	}
-	for _, f := range append(append([]gate.Finding(nil), v.Violations...), v.Warnings...) {
-		where := f.Object
-		if f.Path != "" {
-			where += " " + f.Path
-		}
-		fmt.Fprintf(&b, "      [%s] %s\n        at:    %s\n        what:  %s\n", f.Severity, f.Policy, where, f.Message)
-		if f.Remedy != "" {
-			fmt.Fprintf(&b, "        to do: %s\n", f.Remedy)
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }

@@ -1,9 +1,7 @@
 package report_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
@@ -68,35 +66,6 @@ func TestWarnings_GoByTheMode(t *testing.T) {
 		if got := report.Warnings([]gate.Verdict{verdict("g", mode, both())}); strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("%s: %q", mode, got)
 		}
-	}
-}
-
-func TestText(t *testing.T) {
-	f := both()
-	f.Images = []gate.ImageResult{
-		{Image: "r.io/web:1", Digest: "sha256:00", Outcome: gate.ImageVerified, Authority: "key"}, {Image: "r.io/other:1", Outcome: gate.ImageUnsigned},
-	}
-	var out bytes.Buffer
-	if err := report.Text(&out, "a\n\x1b.yaml", verdict("prod", gate.Enforce, f)); err != nil {
-		t.Fatal(err)
-	}
-	want := `DENY  a\n\x1b.yaml: Workload/shop/web (gate prod)
-      r.io/web:1 is signed by key
-        sha256:00
-      [critical] signature
-        at:    Deployment/shop/web spec
-        what:  not signed
-        to do: sign it
-      [low] style
-        at:    Deployment/shop/web
-        what:  not nice
-`
-	if out.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
-	}
-	broken := errors.New("broken pipe")
-	if err := report.Text(failing{broken}, "a", gate.NoGate(object)); !errors.Is(err, broken) {
-		t.Errorf("error: %v", err)
 	}
 }
 

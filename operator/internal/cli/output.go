@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gate/policy"
+	"github.com/sluice-dev/sluice/operator/internal/report"
+)
+
+const formatText = "text"
+
+// formats that check writes its results in.
+var formats = map[string]func(streams, report.Run) error{
+	formatText: func(s streams, r report.Run) error { return s.text().Write(s.out, r) },
+	"json":     func(s streams, r report.Run) error { return writeJSON(s.out, r) },
+	"sarif":    func(s streams, r report.Run) error { return report.SARIF(s.out, r) },
+	"junit":    func(s streams, r report.Run) error { return report.JUnit(s.out, r) },
+	"github":   func(s streams, r report.Run) error { return report.GitHub(s.out, r) },
+	"markdown": func(s streams, r report.Run) error { return report.Markdown(s.out, r) },
+}
+
+func formatNames() string {
+	var names []string
+	for name := range formats {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// text is for a person: with colours where there is a terminal to show them, and nobody
+// asked for none (https://no-color.org).
+func (s streams) text() report.Text {
+	return report.Text{Colour: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(s.out)}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// writeJSON writes the verdicts alone, as canonical JSON.
+func writeJSON(w io.Writer, r report.Run) error {
+	var all []gate.Verdict
+	for _, j := range r.Judged {
+		all = append(all, j.Verdicts...)
+	}
+	_, err := fmt.Fprintln(w, string(report.JSON(all)))
+	return err
+}
+
+// reported is the results for the encoders.
+func reported(results []result, faults []report.Fault) report.Run {
+	run := report.Run{Version: version(), Docs: docs, Faults: faults}
+	for _, r := range results {
+		run.Judged = append(run.Judged, report.Judged{File: r.subject.file, Verdicts: r.verdicts, Place: r.subject.places()})
+	}
+	return run
+}
+
+// version that was built, or (devel).
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+const docsAt = "https://github.com/sluice-dev/sluice/blob/main/docs/"
+
+// docs says where to read on about the policy of a finding.
+func docs(name string) string {
+	group, _, ruled := strings.Cut(name, "/")
+	if _, builtin := policy.Builtin(group); ruled && builtin {
+		return docsAt + "policies.md"
+	}
+	if group == "signature" {
+		return docsAt + "image-trust.md"
+	}
+	return ""
+}

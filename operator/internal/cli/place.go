@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/overlay"
+	"github.com/sluice-dev/sluice/operator/internal/redact"
+	"github.com/sluice-dev/sluice/operator/internal/report"
+	"github.com/sluice-dev/sluice/operator/internal/source"
+)
+
+// origins finds where what one path holds was written.
+type origins struct {
+	*source.Sources
+	// secrets by file, which no line of code may show.
+	secrets sync.Map
+}
+
+func originsOf(set *overlay.Set) *origins {
+	return &origins{Sources: source.New(set.Files, set.Kustomization, set.Shown)}
+}
+
+// secretsOf are those in all of a file, of bases and patches too: a value that was
+// replaced on the way is as secret as the one that replaced it.
+func (o *origins) secretsOf(file string) *redact.Secrets {
+	known, _ := o.secrets.LoadOrStore(file, sync.OnceValue(func() *redact.Secrets {
+		return redact.SecretsOf(o.Contents(file)...)
+	}))
+	return known.(func() *redact.Secrets)()
+}
+
+// places finds the place of each finding about an object.
+func (sub subject) places() func(gate.Finding) report.Place {
+	var children *source.Children
+	if sub.workload != nil {
+		children = source.NewChildren(sub.workload)
+	}
+	own := gate.ObjectRef{Kind: sub.object.GetKind(), Namespace: sub.object.GetNamespace(), Name: sub.object.GetName()}.String()
+	secrets := sync.OnceValue(func() *redact.Secrets { return gather.Secrets(sub.object.Object) })
+	return func(f gate.Finding) report.Place {
+		field, note := f.Path, ""
+		if f.Object != own && children != nil {
+			field, note = children.Field(f.Object, f.Path)
+		}
+		place := sub.origins.Find(source.Object{Content: sub.object.Object, Path: sub.path}, field)
+		if note != "" {
+			place.Note = note
+		}
+		if strings.HasPrefix(f.Policy, "secrets/") {
+			// What such a policy finds looks like a secret by itself, whatever its name.
+			place.Code = nil
+		}
+		for i, line := range place.Code {
+			place.Code[i] = secrets().Text(sub.origins.secretsOf(place.File).Text(line, limits.MessageBytes), limits.MessageBytes)
+		}
+		return place
+	}
+}

@@ -1,0 +1,76 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+)
+
+// Markdown writes a run for the summary of a job or a comment: the counts, and each
+// object that is not simply allowed. Whatever is not ours stands in code spans, where
+// neither Markdown nor HTML is read, and nobody is mentioned.
+func Markdown(w io.Writer, r Run) error {
+	var b strings.Builder
+	c := r.Counts()
+	b.WriteString("## Sluice\n\n| judged | allowed | with warnings | denied | undecided | faults |\n| ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	fmt.Fprintf(&b, "| %d | %d | %d | %d | %d | %d |\n", len(r.Judged),
+		c[gate.OutcomeAllow], c[gate.OutcomeWarn], c[gate.OutcomeDeny], c[gate.OutcomeError], len(r.Faults))
+	for _, j := range r.Judged {
+		for _, v := range j.Verdicts {
+			one := j
+			one.Verdicts = []gate.Verdict{v}
+			entries := r.entries(one)
+			if len(entries) == 0 {
+				continue
+			}
+			fmt.Fprintf(&b, "\n### %s %s\n\n", marks[v.Outcome], span(title(v)))
+			for _, e := range entries {
+				markdownFinding(&b, e)
+			}
+		}
+	}
+	if len(r.Faults) > 0 {
+		b.WriteString("\n### Faults of the input\n\n")
+	}
+	for _, f := range r.Faults {
+		fmt.Fprintf(&b, "- %s at %s\n  - %s\n", span(f.Rule), span(f.Place.String()), span(f.Message))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func markdownFinding(b *strings.Builder, e entry) {
+	fmt.Fprintf(b, "- **%s** at %s\n", span(e.finding.Severity+" "+e.finding.Policy), span(e.place.String()))
+	fmt.Fprintf(b, "  - at: %s\n  - what: %s\n", span(e.where()), span(e.finding.Message))
+	if e.finding.Remedy != "" {
+		fmt.Fprintf(b, "  - to do: %s\n", span(e.finding.Remedy))
+	}
+	if e.docs != "" {
+		fmt.Fprintf(b, "  - docs: %s\n", span(e.docs))
+	}
+}
+
+// span is a text as a code span: the fence is longer than any run of backticks in it, and
+// the spaces inside keep a backtick at the edge from joining the fence.
+func span(text string) string {
+	text = strings.TrimSpace(clean(text))
+	if text == "" {
+		return "`-`"
+	}
+	longest, run := 0, 0
+	for _, c := range text {
+		if c != '`' {
+			run = 0
+			continue
+		}
+		run++
+		longest = max(longest, run)
+	}
+	fence := strings.Repeat("`", longest+1)
+	if longest == 0 {
+		return fence + text + fence
+	}
+	return fence + " " + text + " " + fence
+}

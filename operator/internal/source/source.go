@@ -1,0 +1,267 @@
+// Package source finds where in a repository a field of a built object was written: in
+// the base, in the patch, or by the transformer that set it last. It reads nothing: it is
+// given the files that the build read. A place is only given for a field whose value
+// there is the one that was built; otherwise it is the object's document, and says so.
+package source
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/sluice-dev/sluice/operator/internal/kustomize"
+	"github.com/sluice-dev/sluice/operator/internal/report"
+)
+
+// Sources are the files of one build. It is safe for concurrent use.
+type Sources struct {
+	files map[string][]byte
+	top   string
+	shown func(string) string
+
+	mu        sync.Mutex
+	documents map[string][]*yaml.Node
+	layers    map[string]*layer
+	ways      map[string][][]*layer
+}
+
+// New makes Sources of files by their path below a root. top is the folder that was built
+// by Kustomize, "" where files were only read; shown is a path as a user would type it.
+func New(files map[string][]byte, top string, shown func(string) string) *Sources {
+	return &Sources{
+		files: files, top: top, shown: shown,
+		documents: map[string][]*yaml.Node{}, layers: map[string]*layer{}, ways: map[string][][]*layer{},
+	}
+}
+
+// Object is an object as it was built.
+type Object struct {
+	Content map[string]any
+	// Path of the file that it came from.
+	Path string
+}
+
+// Find returns where the field at path (spec.containers[0].image) was set last. Of a
+// field that is not set it is the closest one around it that is.
+func (s *Sources) Find(o Object, path string) report.Place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	doc, way, why := s.origin(o)
+	if doc == nil {
+		return report.Place{File: s.shown(o.Path), Line: 1, Column: 1, Note: why}
+	}
+	fallback := func(why string) report.Place {
+		return s.place(spot{file: o.Path, node: doc, within: doc, document: doc}, why)
+	}
+	if why != "" {
+		return fallback(why)
+	}
+	steps, whole := resolve(o.Content, path)
+	if len(steps) == 0 {
+		if path == "" {
+			return fallback("")
+		}
+		return fallback("the object has no " + path)
+	}
+	t := trace{sources: s, object: o, steps: steps}
+	t.base(doc)
+	for _, l := range way {
+		t.apply(l)
+	}
+	if !t.holds() {
+		return fallback("the document that the object comes from: what set " + fields(steps) + " last is not sure")
+	}
+	if !whole {
+		return s.place(t.last, "the closest place around "+path+", which is not set")
+	}
+	return s.place(t.last, "")
+}
+
+// place turns a spot into lines that a user can open.
+func (s *Sources) place(at spot, note string) report.Place {
+	out := report.Place{
+		File: s.shown(at.file), Line: at.node.Line + at.line, Column: at.node.Column + at.column, Field: at.field, Note: note,
+	}
+	if at.whole {
+		// A text in a style that tells no lines apart.
+		out.Line, out.Column = at.within.Line, at.within.Column
+	}
+	out.First, out.Code = s.code(at, out.Line)
+	return out
+}
+
+// spot is a node in a file.
+type spot struct {
+	file  string
+	field string
+	node  *yaml.Node
+	// within is what the lines around it may be shown of.
+	within *yaml.Node
+	// document that node is in.
+	document *yaml.Node
+	// line and column are added, where node was read from a text in the file.
+	line, column int
+	// whole says that within is the closest that can be pointed to.
+	whole bool
+}
+
+// parsed are the documents of a file, as far as it can be read.
+func (s *Sources) parsed(file string) []*yaml.Node {
+	if known, ok := s.documents[file]; ok {
+		return known
+	}
+	found := decode(s.files[file])
+	s.documents[file] = found
+	return found
+}
+
+// decode reads the documents of a text; one that is no YAML has none.
+func decode(text []byte) []*yaml.Node {
+	if kustomize.CheckAliases(text) != nil {
+		return nil
+	}
+	var out []*yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		document := &yaml.Node{}
+		err := decoder.Decode(document)
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			return nil
+		}
+		if len(document.Content) == 1 {
+			out = append(out, document.Content[0])
+		}
+	}
+}
+
+// Contents are the documents of a file, and of the patches that are written as text in
+// it, decoded: what a secret in it has to be looked for in.
+func (s *Sources) Contents(file string) []any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []any
+	for name := range s.files {
+		if s.shown(name) != file {
+			continue
+		}
+		for _, doc := range s.parsed(name) {
+			out = append(out, value(doc))
+			each(doc, func(n *yaml.Node) {
+				if n.Kind == yaml.ScalarNode && strings.ContainsAny(n.Value, "{[:\n") {
+					for _, inner := range decode([]byte(n.Value)) {
+						out = append(out, value(inner))
+					}
+				}
+			})
+		}
+	}
+	return out
+}
+
+func each(n *yaml.Node, do func(*yaml.Node)) {
+	do(n)
+	for _, c := range n.Content {
+		each(c, do)
+	}
+}
+
+// value decodes a node; nil when it cannot be.
+func value(n *yaml.Node) any {
+	var v any
+	if n == nil || n.Decode(&v) != nil {
+		return nil
+	}
+	return v
+}
+
+// origin finds the document that an object was built from, and the layers above it. why
+// says what is missing, when the document is not the whole truth.
+func (s *Sources) origin(o Object) (doc *yaml.Node, way []*layer, why string) {
+	candidates := s.candidates(o)
+	if len(candidates) == 0 {
+		return nil, nil, "the file that the object comes from; it is generated, or its document was not found there"
+	}
+	if s.top == "" {
+		named := only(candidates, func(c *yaml.Node) bool {
+			return text(c, "metadata", "name") == name(o.Content) && text(c, "metadata", "namespace") == namespace(o.Content)
+		})
+		if len(named) != 1 {
+			return candidates[0], nil, "the first document of its kind; the file holds the object more than once"
+		}
+		return named[0], nil, ""
+	}
+	ways := s.waysTo(o.Path)
+	if len(ways) != 1 {
+		return candidates[0], nil, "the document of the base; more than one way, or none that is known, leads to it"
+	}
+	if len(candidates) > 1 {
+		candidates = only(candidates, func(c *yaml.Node) bool {
+			n := text(c, "metadata", "name")
+			for _, l := range ways[0] {
+				n = l.prefix() + n + l.suffix()
+			}
+			return n == name(o.Content)
+		})
+	}
+	if len(candidates) > 1 {
+		candidates = only(candidates, func(c *yaml.Node) bool { return text(c, "metadata", "namespace") == namespace(o.Content) })
+	}
+	if len(candidates) != 1 {
+		return nil, nil, "the file that the object comes from; which of its documents it is, is not sure"
+	}
+	return candidates[0], ways[0], ""
+}
+
+// candidates are the documents of the object's file that have its kind.
+func (s *Sources) candidates(o Object) []*yaml.Node {
+	kind, _ := o.Content["kind"].(string)
+	version, _ := o.Content["apiVersion"].(string)
+	var out []*yaml.Node
+	var look func(n *yaml.Node, depth int)
+	look = func(n *yaml.Node, depth int) {
+		if items := field(n, "items"); items != nil && strings.HasSuffix(text(n, "kind"), "List") && depth < maxLists {
+			for _, item := range items.Content {
+				look(item, depth+1)
+			}
+			return
+		}
+		if text(n, "kind") == kind && text(n, "apiVersion") == version {
+			out = append(out, n)
+		}
+	}
+	for _, doc := range s.parsed(o.Path) {
+		look(doc, 0)
+	}
+	return out
+}
+
+func only(nodes []*yaml.Node, keep func(*yaml.Node) bool) []*yaml.Node {
+	var out []*yaml.Node
+	for _, n := range nodes {
+		if keep(n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func metadata(content map[string]any, key string) string {
+	m, _ := content["metadata"].(map[string]any)
+	text, _ := m[key].(string)
+	return text
+}
+
+func name(content map[string]any) string      { return metadata(content, "name") }
+func namespace(content map[string]any) string { return metadata(content, "namespace") }
+
+// same says whether a node has the value that was built. Numbers are compared as they
+// are written, since JSON and YAML read them into different types.
+func same(n *yaml.Node, built any) bool { return fmt.Sprint(value(n)) == fmt.Sprint(built) }
