@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,7 +47,9 @@ func NewJudge(source Source, registry Registry, keys Keys) *Judge {
 }
 
 // Collectors returns the engine's own metrics, for registration.
-func (j *Judge) Collectors() []prometheus.Collector { return j.signatures.Collectors() }
+func (j *Judge) Collectors() []prometheus.Collector {
+	return append(j.signatures.Collectors(), j.active())
+}
 
 // Judgement is what was decided over one object, and what may be applied if nothing
 // blocks.
@@ -58,6 +61,9 @@ type Judgement struct {
 	Children []map[string]any
 	// Digests of the images, by image as written, as far as they were resolved.
 	Digests map[string]string
+	// Until is when the first exemption ends that was applied, after which the verdicts are
+	// others without any event; zero when none was.
+	Until time.Time
 	// Secrets of the object and its children, which nothing that is said of them may show.
 	Secrets *redact.Secrets
 }
@@ -102,6 +108,11 @@ func (j *Judge) judge(ctx context.Context, s *subject, known map[string]string) 
 	if err != nil {
 		return Judgement{Verdicts: []gate.Verdict{gate.CouldNotDecide(s.ref, err.Error(), gatesRemedy(err, s.ref.Namespace))}}
 	}
+	exemptions, err := j.exemptions(ctx, s, gates)
+	if err != nil {
+		return Judgement{Verdicts: []gate.Verdict{gate.CouldNotDecide(s.ref, err.Error(), gatesRemedy(err, s.ref.Namespace))}}
+	}
+	now := j.source.Now()
 	found := s.collect(gates)
 	if len(s.refused) == 0 && len(gates) > 0 {
 		j.evidence(ctx, s, gates, found, known)
@@ -116,8 +127,10 @@ func (j *Judge) judge(ctx context.Context, s *subject, known map[string]string) 
 		out.Verdicts = append(out.Verdicts, j.chain.Decide(ctx, &gate.Input{
 			Gate: g.config, PolicyDigest: g.digest, Object: s.ref, Namespace: namespace,
 			Submitted: s.content, Children: s.children, Images: found, Refused: s.refused, Secrets: s.secrets,
+			Exemptions: exemptions, Now: now.Unix(),
 		}))
 	}
+	out.Until = until(out.Verdicts)
 	return out
 }
 

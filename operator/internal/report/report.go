@@ -58,10 +58,12 @@ func Line(f gate.Finding) string {
 	return line
 }
 
-// Warnings is the lines that a user is warned with when the write goes through.
+// Warnings is the lines that a user is warned with when the write goes through, and what
+// was exempted, whatever becomes of the write.
 func Warnings(verdicts []gate.Verdict) []string {
 	var out []string
 	for _, v := range verdicts {
+		out = append(out, exemptions(v)...)
 		findings := v.Warnings
 		switch v.Outcome {
 		case gate.OutcomeAllow:
@@ -105,6 +107,7 @@ func Text(w io.Writer, file string, v gate.Verdict) error {
 			fmt.Fprintf(&b, "        to do: %s\n", f.Remedy)
 		}
 	}
+	exempted(&b, v)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

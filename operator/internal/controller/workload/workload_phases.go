@@ -23,6 +23,7 @@ func (r *Reconciler) judge(ctx context.Context, s *scope) error {
 	start := r.Now()
 	j := r.Judge.Workload(ctx, s.workload, resolvedBefore(s))
 	s.judgement = &j
+	s.expire()
 	worst := gate.Worst(j.Verdicts)
 	r.Metrics.DecisionSeconds.WithLabelValues("reconcile").Observe(r.Now().Sub(start).Seconds())
 	r.Metrics.Verdicts.WithLabelValues("reconcile", string(worst.Outcome)).Inc()
