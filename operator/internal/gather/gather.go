@@ -64,6 +64,10 @@ type Judgement struct {
 	// Until is when the first exemption ends that was applied, after which the verdicts are
 	// others without any event; zero when none was.
 	Until time.Time
+	// Again is how soon a Workload at rest is to be judged again; zero where no Gate says.
+	Again time.Duration
+	// Denied is what a denial does to what runs.
+	Denied v1beta1.OnFailure
 	// Secrets of the object and its children, which nothing that is said of them may show.
 	Secrets *redact.Secrets
 }
@@ -131,6 +135,7 @@ func (j *Judge) judge(ctx context.Context, s *subject, known map[string]string) 
 		}))
 	}
 	out.Until = until(out.Verdicts)
+	out.Again, out.Denied = consequences(s, gates, out.Verdicts)
 	return out
 }
 
@@ -142,6 +147,9 @@ type read struct {
 	digest string
 	// paths to images in the subject, where its kind is not built in.
 	paths []string
+	// again and onFailure are those of its reverify, which no decision depends on.
+	again     time.Duration
+	onFailure v1beta1.OnFailure
 }
 
 // gates finds the namespace and the Gates that match, with their references read in. That
@@ -161,7 +169,7 @@ func (j *Judge) gates(ctx context.Context, s *subject) (gate.Namespace, []read, 
 		if err != nil {
 			return ns, nil, err
 		}
-		out = append(out, read{config: c, digest: c.Digest(), paths: pathsFor(&matched[i], s.ref)})
+		out = append(out, read{config: c, digest: c.Digest(), paths: pathsFor(&matched[i], s.ref), again: interval(&matched[i]), onFailure: onFailure(&matched[i])})
 	}
 	return ns, out, nil
 }

@@ -286,6 +286,14 @@ const (
 	// HealQuiet is how long a child has to stay as it should be for its quarrel to be
 	// forgotten.
 	HealQuiet = 10 * time.Minute
+	// Reverify is how soon a Workload at rest is judged again where its Gates do not say: a
+	// signature may be gone, which raises no event. Digests are known then, so it costs a look
+	// at signatures and no lookup of tags.
+	Reverify = 10 * time.Minute
+	// DenialStands is how long a denial of what runs has to stand, over at least two looks,
+	// before its pods are taken away: a key is rotated in two writes, the Gate's and the
+	// signature's.
+	DenialStands = time.Minute
 	// ProgressDeadline is how long a StatefulSet may report the same lack of progress
 	// before it counts as Degraded; it is the default of a Deployment's own deadline.
 	ProgressDeadline = 10 * time.Minute

@@ -107,6 +107,8 @@ var accepted = map[string]string{
 	"a Gate that asks for nothing":  gateHead + "  images: [{match: 'r.io/**', require: none}]\n",
 	"an Exemption of an object":     exemptionHead + "  policies: [signature]\n  objects: [{kind: Workload, namespace: shop, name: 'web-*'}]\n",
 	"an Exemption of images":        exemptionHead + "  policies: [reliability/min-replicas, sluice-system/house-rules/main]\n  images: ['registry.example.com/shop/orders-db@sha256:*']\n",
+	"a Gate that looks again":       gateHead + "  reverify: {}\n",
+	"a Gate that freezes":           gateHead + "  reverify: {interval: 24h, onFailure: Freeze}\n",
 	"a Gate with parameters":        gateHead + "  parameters: {a: {b: [1, 2.5, null, {c: d}]}, e: text}\n  policies: [{builtin: restricted}, {configMap: {name: a, namespace: b}}]\n",
 }
 
@@ -199,5 +201,8 @@ var refused = map[string]struct{ manifest, field string }{
 	"an Exemption without a reason":     {strings.Replace(exemptionHead, "an incident", "' '", 1) + "  policies: [signature]\n  images: [r.io/a]\n", "spec.reason"},
 	"an Exemption without an end":       {strings.Replace(exemptionHead, "  expires: 2026-12-24T00:00:00Z\n", "", 1) + "  policies: [signature]\n  images: [r.io/a]\n", "spec.expires"},
 	"an Exemption until some day":       {strings.Replace(exemptionHead, "2026-12-24T00:00:00Z", "2026-12-24", 1) + "  policies: [signature]\n  images: [r.io/a]\n", "spec.expires"},
+	"a Gate that looks all the time":    {gateHead + "  reverify: {interval: 59s}\n", "spec.reverify.interval"},
+	"a Gate that hardly looks":          {gateHead + "  reverify: {interval: 24.1h}\n", "spec.reverify.interval"},
+	"a Gate that takes more than pods":  {gateHead + "  reverify: {onFailure: Delete}\n", "spec.reverify.onFailure"},
 	"a policy from nowhere":             {gateHead + "  policies: [{}]\n", "spec.policies[0]"},
 }

@@ -45,6 +45,8 @@ const (
 	reasonVolumesGrow        = "VolumesGrow"
 	reasonChildRefused       = "ChildRefused"
 
+	reasonFrozen               = "Frozen"
+	reasonScaledToZero         = "ScaledToZero"
 	reasonNamespaceTerminating = "NamespaceTerminating"
 	reasonDependencyNotAllowed = "DependencyNotAllowed"
 	reasonDependenciesTooMany  = "DependenciesTooMany"
