@@ -272,6 +272,39 @@ type ImagePath struct {
 	Paths []string `json:"paths"`
 }
 
+// OnFailure says what happens to what runs when a later look at it ends in a denial. What
+// could not be decided has no effect on it.
+// +kubebuilder:validation:Enum=Report;Freeze;ScaleToZero
+type OnFailure string
+
+// What happens to a Workload that runs and is denied.
+const (
+	// OnFailureReport: it is Blocked, its pods run on, and nobody touches its children.
+	OnFailureReport OnFailure = "Report"
+	// OnFailureFreeze: as Report, and what others change in its children is put back.
+	OnFailureFreeze OnFailure = "Freeze"
+	// OnFailureScaleToZero: as Report, and it has no pods until it is allowed again.
+	OnFailureScaleToZero OnFailure = "ScaleToZero"
+)
+
+// Reverify is how what runs is looked at again.
+type Reverify struct {
+	// Interval between two looks at a Workload at rest. From 1m to 24h. The shortest of the
+	// Gates that match counts.
+	// +kubebuilder:default="10m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(\.[0-9]{1,3})?(ms|s|m|h)){1,3}$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="interval is from 1m to 24h"
+	// +optional
+	Interval *metav1.Duration `json:"interval,omitempty"`
+	// OnFailure is what happens to a Workload that this Gate allowed and now denies. The
+	// strictest of the Gates that deny counts.
+	// +kubebuilder:default=Report
+	// +optional
+	OnFailure OnFailure `json:"onFailure,omitempty"`
+}
+
 // GateSpec is what an environment demands.
 type GateSpec struct {
 	// Environment this Gate guards, such as dev or prod; policies see it.
@@ -307,6 +340,10 @@ type GateSpec struct {
 	// +kubebuilder:default=Deny
 	// +optional
 	UnmatchedImages UnmatchedImages `json:"unmatchedImages,omitempty"`
+	// Reverify is how Workloads that run are looked at again; without it every 10m, and a
+	// denial is only reported.
+	// +optional
+	Reverify *Reverify `json:"reverify,omitempty"`
 }
 
 // Gate is the set of rules that guards one environment.
@@ -315,6 +352,7 @@ type GateSpec struct {
 // +kubebuilder:printcolumn:name="Environment",type=string,JSONPath=`.spec.environment`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Unmatched",type=string,JSONPath=`.spec.unmatchedImages`
+// +kubebuilder:printcolumn:name="Reverify",type=string,JSONPath=`.spec.reverify.onFailure`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Gate struct {
 	metav1.TypeMeta `json:",inline"`

@@ -117,7 +117,8 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 	err = admission.Register(m.GetWebhookServer(),
 		&admission.Workloads{Judge: judge, Decoder: decoder, Converter: converter, Cache: m.GetClient(), Live: m.GetAPIReader(), Metrics: counted},
 		&admission.Objects{Judge: judge, Metrics: counted},
-		&admission.Gates{Decoder: decoder, OperatorNamespace: c.namespace})
+		&admission.Gates{Decoder: decoder, OperatorNamespace: c.namespace},
+		&admission.Exemptions{Decoder: decoder, OperatorNamespace: c.namespace, Now: time.Now})
 	if err != nil {
 		return err
 	}
@@ -203,7 +204,7 @@ func prime(ctx context.Context, m ctrl.Manager, references cache.Cache) ([]cache
 		cache cache.Cache
 		kind  client.Object
 	}{
-		{m.GetCache(), &v1beta1.Workload{}}, {m.GetCache(), &v1beta1.Gate{}}, {m.GetCache(), workload.Metadata("Namespace")},
+		{m.GetCache(), &v1beta1.Workload{}}, {m.GetCache(), &v1beta1.Gate{}}, {m.GetCache(), &v1beta1.Exemption{}}, {m.GetCache(), workload.Metadata("Namespace")},
 		{references, &corev1.Secret{}}, {references, &corev1.ConfigMap{}},
 	} {
 		informer, err := o.cache.GetInformer(ctx, o.kind, cache.BlockUntilSynced(false))

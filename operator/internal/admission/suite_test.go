@@ -182,7 +182,8 @@ func serve() (stop func() error, err error) {
 	err = admission.Register(m.GetWebhookServer(),
 		&admission.Workloads{Judge: judge, Decoder: decoder, Converter: converter, Cache: m.GetClient(), Live: m.GetAPIReader(), Metrics: counted},
 		&admission.Objects{Judge: judge, Metrics: counted},
-		&admission.Gates{Decoder: decoder, OperatorNamespace: operatorNamespace})
+		&admission.Gates{Decoder: decoder, OperatorNamespace: operatorNamespace},
+		&admission.Exemptions{Decoder: decoder, OperatorNamespace: operatorNamespace, Now: time.Now})
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
 // Package admission is the gate at the API server's door: validating webhooks for
-// Workloads, their scale and Gates, and the certificates they serve with.
+// Workloads, their scale, Gates and Exemptions, and the certificates they serve with.
 package admission
 
 import (
@@ -52,7 +52,7 @@ type Workloads struct {
 }
 
 // Register serves the handlers, and the conversion, on a webhook server.
-func Register(server webhook.Server, workloads *Workloads, objects *Objects, gates *Gates) error {
+func Register(server webhook.Server, workloads *Workloads, objects *Objects, gates *Gates, exemptions *Exemptions) error {
 	convert, err := newConversion(workloads.Converter)
 	if err != nil {
 		return fmt.Errorf("serve the conversion: %w", err)
@@ -61,6 +61,7 @@ func Register(server webhook.Server, workloads *Workloads, objects *Objects, gat
 	server.Register(PathWorkload, &webhook.Admission{Handler: workloads})
 	server.Register(PathObjects, &webhook.Admission{Handler: objects})
 	server.Register(PathGate, &webhook.Admission{Handler: gates})
+	server.Register(PathExemption, &webhook.Admission{Handler: exemptions})
 	return nil
 }
 

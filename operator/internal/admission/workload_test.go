@@ -109,7 +109,7 @@ func TestWorkloads_RefuseWhatTheyDoNotUnderstand(t *testing.T) {
 		"a review without a request": `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`,
 		"deep nesting":               `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"object":` + strings.Repeat("[", 20000),
 	} {
-		for _, path := range []string{admission.PathWorkload, admission.PathGate} {
+		for _, path := range []string{admission.PathWorkload, admission.PathGate, admission.PathExemption} {
 			t.Run(name+path, func(t *testing.T) {
 				if got := post(t, path, "application/json", []byte(body)); got.Allowed {
 					t.Errorf("allowed: %+v", got)

@@ -63,8 +63,8 @@ func checkCommand(s streams) *cobra.Command {
 		Long: `Judge every Workload in PATH by the Gates that match its namespace.
 
 PATH is a folder with a kustomization, another folder, a file, or - for standard input.
-Gates, Namespaces (their labels decide which Gate applies) and the ConfigMaps and Secrets
-that Gates name are taken from PATH and from --gate. Dependencies among the Workloads may
+Gates, Exemptions, Namespaces (their labels decide which Gate applies) and the ConfigMaps
+and Secrets that Gates name are taken from PATH and from --gate. Dependencies among the Workloads may
 not be a cycle.`,
 		Example: "  sluice check kustomize/overlays/dev\n  sluice check deploy/ --gate gates/prod.yaml --format json",
 		Args:    cobra.MinimumNArgs(1),
@@ -72,7 +72,7 @@ not be a cycle.`,
 			return o.run(c.Context(), s, paths)
 		},
 	}
-	c.Flags().StringSliceVar(&o.gates, "gate", nil, "file or folder with Gates and what they refer to (repeatable)")
+	c.Flags().StringSliceVar(&o.gates, "gate", nil, "file or folder with Gates, Exemptions and what they refer to (repeatable)")
 	c.Flags().StringVar(&o.root, "root", "", "folder that bases and symlinks may not leave (default: the Git work tree)")
 	c.Flags().StringVar(&o.format, "format", formatText, formatNames())
 	o.register(c)

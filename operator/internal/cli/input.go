@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,8 @@ type input struct {
 	files  *gather.Files
 	// seen has the first of each object, by kind and name.
 	seen map[string]overlay.Object
+	// told is where a user is told of what has no effect.
+	told io.Writer
 }
 
 // subject is one object to judge, or what its schema has against it. workload is nil for
@@ -43,8 +46,8 @@ type subject struct {
 	invalid  field.ErrorList
 }
 
-// readInput reads what is checked and what the Gates need. Gates, Namespaces, ConfigMaps
-// and Secrets count wherever they stand; Workloads only in paths.
+// readInput reads what is checked and what the Gates need. Gates, Exemptions, Namespaces,
+// ConfigMaps and Secrets count wherever they stand; Workloads only in paths.
 func readInput(ctx context.Context, s streams, root string, paths, gates []string) (*input, error) {
 	schemas, err := schema.Load(crds.Files)
 	if err != nil {
@@ -54,10 +57,11 @@ func readInput(ctx context.Context, s streams, root string, paths, gates []strin
 	if err != nil {
 		return nil, usage("%w", err)
 	}
-	in := &input{seen: map[string]overlay.Object{}, files: &gather.Files{
-		Namespaces: map[string]map[string]string{},
-		ConfigMaps: map[string]map[string]string{},
-		Secrets:    map[string]map[string][]byte{},
+	in := &input{seen: map[string]overlay.Object{}, told: s.err, files: &gather.Files{
+		OperatorNamespace: operatorNamespace,
+		Namespaces:        map[string]map[string]string{},
+		ConfigMaps:        map[string]map[string]string{},
+		Secrets:           map[string]map[string][]byte{},
 	}}
 	for i, path := range append(append([]string(nil), gates...), paths...) {
 		set, err := overlay.Load(root, path, s.in)
@@ -81,6 +85,8 @@ func (in *input) add(ctx context.Context, schemas *schema.Set, workloads *conver
 	switch {
 	case ours && gvk.Kind == v1beta1.GateKind:
 		return in.once(o, func() error { return in.addGate(ctx, schemas, o) })
+	case ours && gvk.Kind == v1beta1.ExemptionKind:
+		return in.once(o, func() error { return in.addExemption(ctx, schemas, o) })
 	case ours && checked:
 		return in.once(o, func() error {
 			in.workloads = append(in.workloads, admit(ctx, workloads, sub))
@@ -104,7 +110,7 @@ var references = map[string]bool{"Namespace": true, "ConfigMap": true, "Secret":
 // a pull request could bring its own Gate or key in place of those that --gate names.
 func (in *input) once(o overlay.Object, add func() error) error {
 	id := o.GetNamespace() + "/" + o.GetName()
-	if o.GetKind() == v1beta1.GateKind || o.GetKind() == "Namespace" {
+	if k := o.GetKind(); k == v1beta1.GateKind || k == v1beta1.ExemptionKind || k == "Namespace" {
 		id = o.GetName() // in no namespace, whatever Kustomize made of it
 	}
 	id = o.GroupVersionKind().GroupKind().String() + " " + id

@@ -36,7 +36,7 @@ func NewChain(checks ...Check) *Chain { return &Chain{checks: checks} }
 
 // Decide judges one input.
 func (c *Chain) Decide(ctx context.Context, in *Input) Verdict {
-	all := Findings{Deny: append([]Finding(nil), in.Refused...), Undecided: append([]Finding(nil), in.Failures...)}
+	all := Findings{Undecided: append([]Finding(nil), in.Failures...)}
 	for _, check := range c.checks {
 		f := check.Evaluate(ctx, in)
 		all.Deny = append(all.Deny, f.Deny...)
@@ -44,7 +44,10 @@ func (c *Chain) Decide(ctx context.Context, in *Input) Verdict {
 		all.Undecided = append(all.Undecided, f.Undecided...)
 		all.Images = append(all.Images, f.Images...)
 	}
-	return compose(in, all)
+	// What was refused before any check ran was not judged, and stays.
+	all, covered := exempt(in, all)
+	all.Deny = append(all.Deny, in.Refused...)
+	return compose(in, all, covered)
 }
 
 // NoGate is the verdict over an object that no Gate matches. It denies: otherwise taking
@@ -55,7 +58,7 @@ func NoGate(object ObjectRef) Verdict {
 		Policy: policyGate, Severity: SeverityCritical, Object: object.String(), Path: "metadata.namespace",
 		Message: fmt.Sprintf("no Gate matches this object in namespace %s", object.Namespace),
 		Remedy:  "label the namespace so that a Gate's spec.match selects it, or create a Gate that does",
-	}}})
+	}}}, nil)
 }
 
 // CouldNotDecide is the verdict when not even the Gates could be read.
@@ -63,13 +66,13 @@ func CouldNotDecide(object ObjectRef, message, remedy string) Verdict {
 	in := &Input{Object: object, Gate: Config{Mode: Enforce}}
 	return compose(in, Findings{Undecided: []Finding{{
 		Policy: policyGate, Object: object.String(), Message: message, Remedy: remedy,
-	}}})
+	}}}, nil)
 }
 
 // policyGate is the policy of findings that come from no policy and no check.
 const policyGate = "gate"
 
-func compose(in *Input, f Findings) Verdict {
+func compose(in *Input, f Findings, covered []Exempted) Verdict {
 	v := Verdict{
 		Outcome:      outcome(in.Gate.Mode, f),
 		Gate:         text(in.Gate.Name),
@@ -77,6 +80,7 @@ func compose(in *Input, f Findings) Verdict {
 		PolicyDigest: in.PolicyDigest,
 		Images:       cleanImages(f.Images),
 		Warnings:     clean(f.Warn, in.Secrets),
+		Exemptions:   told(covered, in.Secrets, in.Object),
 	}
 	undecided := clean(f.Undecided, in.Secrets)
 	for i := range undecided {

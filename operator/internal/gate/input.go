@@ -282,6 +282,10 @@ type Input struct {
 	Children []map[string]any
 	// Images of the children.
 	Images []Image
+	// Exemptions that there are, and Now, in seconds since 1970, which decides whether one
+	// has expired and nothing else.
+	Exemptions []Exemption
+	Now        int64
 	// Secrets of the object, which no finding may show.
 	Secrets *redact.Secrets
 	// Refused are reasons to deny that show before any check runs, such as patches that

@@ -98,8 +98,8 @@ type Verdict struct {
 	Violations   []Finding     `json:"violations"`
 	Warnings     []Finding     `json:"warnings"`
 	Images       []ImageResult `json:"images"`
-	// Exemptions that were applied, by name.
-	Exemptions []string `json:"exemptions"`
+	// Exemptions are what would have been violations, had nobody exempted it.
+	Exemptions []Exempted `json:"exemptions"`
 }
 
 // Canonical is the verdict as JSON with sorted keys and lists and no insignificant
@@ -132,8 +132,6 @@ func (v *Verdict) normalise() {
 		sort.Strings(i.Attestations)
 	}
 	slices.SortFunc(v.Images, compareImages)
-	sort.Strings(v.Exemptions)
-	v.Exemptions = orEmpty(v.Exemptions)
 }
 
 // compareImages orders by every field: two checks may speak of one image.
@@ -142,13 +140,6 @@ func compareImages(a, b ImageResult) int {
 		cmp.Compare(a.Image, b.Image), cmp.Compare(a.Digest, b.Digest), cmp.Compare(a.Outcome, b.Outcome),
 		cmp.Compare(a.Authority, b.Authority), cmp.Compare(a.Identity, b.Identity), slices.Compare(a.Attestations, b.Attestations),
 	)
-}
-
-func orEmpty[T any](s []T) []T {
-	if s == nil {
-		return []T{}
-	}
-	return s
 }
 
 func sortFindings(f []Finding) {

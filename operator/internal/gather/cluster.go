@@ -3,6 +3,7 @@ package gather
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,7 +16,7 @@ import (
 
 // Cluster is a Source over a cluster.
 type Cluster struct {
-	// Cache holds Gates and the metadata of namespaces.
+	// Cache holds Gates, Exemptions and the metadata of namespaces.
 	Cache client.Reader
 	// References holds the Secrets and ConfigMaps of the operator's own namespace.
 	References client.Reader
@@ -25,6 +26,8 @@ type Cluster struct {
 	// OperatorNamespace is the only one whose Secrets and ConfigMaps a Gate may name. Keys
 	// and policies anywhere else could be changed by whoever owns that namespace.
 	OperatorNamespace string
+	// Clock is the time; without one it is the machine's.
+	Clock func() time.Time
 }
 
 // Gates implements Source.
@@ -35,6 +38,21 @@ func (c *Cluster) Gates(ctx context.Context, fresh bool) ([]v1beta1.Gate, error)
 	}
 	return list.Items, nil
 }
+
+// Exemptions implements Source.
+func (c *Cluster) Exemptions(ctx context.Context) ([]v1beta1.Exemption, error) {
+	list := &v1beta1.ExemptionList{}
+	if err := c.Cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// OwnNamespace implements Source.
+func (c *Cluster) OwnNamespace() string { return c.OperatorNamespace }
+
+// Now implements Source.
+func (c *Cluster) Now() time.Time { return tell(c.Clock) }
 
 // Namespace implements Source.
 func (c *Cluster) Namespace(ctx context.Context, name string, fresh bool) (gate.Namespace, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,7 +47,9 @@ func NewJudge(source Source, registry Registry, keys Keys) *Judge {
 }
 
 // Collectors returns the engine's own metrics, for registration.
-func (j *Judge) Collectors() []prometheus.Collector { return j.signatures.Collectors() }
+func (j *Judge) Collectors() []prometheus.Collector {
+	return append(j.signatures.Collectors(), j.active())
+}
 
 // Judgement is what was decided over one object, and what may be applied if nothing
 // blocks.
@@ -58,6 +61,13 @@ type Judgement struct {
 	Children []map[string]any
 	// Digests of the images, by image as written, as far as they were resolved.
 	Digests map[string]string
+	// Until is when the first exemption ends that was applied, after which the verdicts are
+	// others without any event; zero when none was.
+	Until time.Time
+	// Again is how soon a Workload at rest is to be judged again; zero where no Gate says.
+	Again time.Duration
+	// Denied is what a denial does to what runs.
+	Denied v1beta1.OnFailure
 	// Secrets of the object and its children, which nothing that is said of them may show.
 	Secrets *redact.Secrets
 }
@@ -102,6 +112,11 @@ func (j *Judge) judge(ctx context.Context, s *subject, known map[string]string) 
 	if err != nil {
 		return Judgement{Verdicts: []gate.Verdict{gate.CouldNotDecide(s.ref, err.Error(), gatesRemedy(err, s.ref.Namespace))}}
 	}
+	exemptions, err := j.exemptions(ctx, s, gates)
+	if err != nil {
+		return Judgement{Verdicts: []gate.Verdict{gate.CouldNotDecide(s.ref, err.Error(), gatesRemedy(err, s.ref.Namespace))}}
+	}
+	now := j.source.Now()
 	found := s.collect(gates)
 	if len(s.refused) == 0 && len(gates) > 0 {
 		j.evidence(ctx, s, gates, found, known)
@@ -116,8 +131,11 @@ func (j *Judge) judge(ctx context.Context, s *subject, known map[string]string) 
 		out.Verdicts = append(out.Verdicts, j.chain.Decide(ctx, &gate.Input{
 			Gate: g.config, PolicyDigest: g.digest, Object: s.ref, Namespace: namespace,
 			Submitted: s.content, Children: s.children, Images: found, Refused: s.refused, Secrets: s.secrets,
+			Exemptions: exemptions, Now: now.Unix(),
 		}))
 	}
+	out.Until = until(out.Verdicts)
+	out.Again, out.Denied = consequences(s, gates, out.Verdicts)
 	return out
 }
 
@@ -129,6 +147,9 @@ type read struct {
 	digest string
 	// paths to images in the subject, where its kind is not built in.
 	paths []string
+	// again and onFailure are those of its reverify, which no decision depends on.
+	again     time.Duration
+	onFailure v1beta1.OnFailure
 }
 
 // gates finds the namespace and the Gates that match, with their references read in. That
@@ -148,7 +169,7 @@ func (j *Judge) gates(ctx context.Context, s *subject) (gate.Namespace, []read, 
 		if err != nil {
 			return ns, nil, err
 		}
-		out = append(out, read{config: c, digest: c.Digest(), paths: pathsFor(&matched[i], s.ref)})
+		out = append(out, read{config: c, digest: c.Digest(), paths: pathsFor(&matched[i], s.ref), again: interval(&matched[i]), onFailure: onFailure(&matched[i])})
 	}
 	return ns, out, nil
 }

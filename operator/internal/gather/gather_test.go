@@ -496,10 +496,10 @@ func TestJudge_VerifiesAnImageOnceForAllWhoAsk(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		metrics.MustRegister(judge.Collectors()...)
 		families, err := metrics.Gather()
-		if err != nil || len(families) != 1 {
+		if err != nil || len(families) != 2 || families[1].GetName() != "sluice_verifications_total" {
 			t.Fatalf("%v, %v", families, err)
 		}
-		for _, m := range families[0].GetMetric() {
+		for _, m := range families[1].GetMetric() {
 			if m.GetLabel()[0].GetValue() == "hit" {
 				hits = m.GetCounter().GetValue()
 			} else {

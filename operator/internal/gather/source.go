@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,12 @@ import (
 type Source interface {
 	// Gates returns every Gate. With fresh the answer must not lag behind what was written.
 	Gates(ctx context.Context, fresh bool) ([]v1beta1.Gate, error)
+	// Exemptions returns every Exemption.
+	Exemptions(ctx context.Context) ([]v1beta1.Exemption, error)
+	// OwnNamespace is the operator's.
+	OwnNamespace() string
+	// Now is the time that exemptions are held against.
+	Now() time.Time
 	// Namespace returns the labels of a namespace. With fresh the answer must not lag.
 	Namespace(ctx context.Context, name string, fresh bool) (gate.Namespace, error)
 	// ConfigMap returns the data of a ConfigMap that a Gate names.
@@ -110,7 +117,12 @@ func matches(g *v1beta1.Gate, namespace, object map[string]string) (bool, error)
 
 // Files is a Source over objects that were read from files.
 type Files struct {
-	GateList   []v1beta1.Gate
+	GateList      []v1beta1.Gate
+	ExemptionList []v1beta1.Exemption
+	// OperatorNamespace is that of the cluster which will be asked.
+	OperatorNamespace string
+	// Clock is the time; without one it is the machine's.
+	Clock      func() time.Time
 	Namespaces map[string]map[string]string
 	// ConfigMaps and Secrets by namespace/name.
 	ConfigMaps map[string]map[string]string
@@ -119,6 +131,15 @@ type Files struct {
 
 // Gates implements Source.
 func (f *Files) Gates(context.Context, bool) ([]v1beta1.Gate, error) { return f.GateList, nil }
+
+// Exemptions implements Source.
+func (f *Files) Exemptions(context.Context) ([]v1beta1.Exemption, error) { return f.ExemptionList, nil }
+
+// OwnNamespace implements Source.
+func (f *Files) OwnNamespace() string { return f.OperatorNamespace }
+
+// Now implements Source.
+func (f *Files) Now() time.Time { return tell(f.Clock) }
 
 // Namespace implements Source.
 func (f *Files) Namespace(_ context.Context, name string, _ bool) (gate.Namespace, error) {
@@ -175,4 +196,11 @@ func (f *Files) AccountPullSecrets(context.Context, string, string) ([]string, e
 
 func notFound(resource, name string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name)
+}
+
+func tell(clock func() time.Time) time.Time {
+	if clock == nil {
+		return time.Now()
+	}
+	return clock()
 }

@@ -108,6 +108,9 @@ const (
 	PolicyDeadline = 2 * time.Second
 	// Findings is how many findings one verdict holds; more are counted in a last one.
 	Findings = 200
+	// Exemptions is how many exemptions may concern one object under one Gate; 200 findings
+	// against 256 exemptions of 64 images each are 3 million comparisons, or 300 ms.
+	Exemptions = 256
 	// MessageBytes is the longest message a policy may give.
 	MessageBytes = 1024
 	// ErrorBytes is the longest error that the command prints; the cause stands at the end
@@ -192,6 +195,9 @@ const (
 	RegistryWait = 5 * time.Second
 	// RegistryPause is how long a registry that counts as down is not asked at all.
 	RegistryPause = 10 * time.Second
+	// Scrape is for counting Exemptions when metrics are read: they come from a cache, which
+	// makes one wait only while it is filled.
+	Scrape = time.Second
 	// Gather is for all facts of one object, registry included. An admission request has
 	// ten seconds in all; one second is left for deciding and answering.
 	Gather = 9 * time.Second
@@ -284,6 +290,14 @@ const (
 	// HealQuiet is how long a child has to stay as it should be for its quarrel to be
 	// forgotten.
 	HealQuiet = 10 * time.Minute
+	// Reverify is how soon a Workload at rest is judged again where its Gates do not say: a
+	// signature may be gone, which raises no event. Digests are known then, so it costs a look
+	// at signatures and no lookup of tags.
+	Reverify = 10 * time.Minute
+	// DenialStands is how long a denial of what runs has to stand, over at least two looks,
+	// before its pods are taken away: a key is rotated in two writes, the Gate's and the
+	// signature's.
+	DenialStands = time.Minute
 	// NoteBytes is the longest message of an event or a condition. The events API takes
 	// 1 KiB, and "…" is added at the cut.
 	NoteBytes = 1000

@@ -55,10 +55,12 @@ func Line(f gate.Finding) string {
 	return line
 }
 
-// Warnings is the lines that a user is warned with when the write goes through.
+// Warnings is the lines that a user is warned with when the write goes through, and what
+// was exempted, whatever becomes of the write.
 func Warnings(verdicts []gate.Verdict) []string {
 	var out []string
 	for _, v := range verdicts {
+		out = append(out, exemptions(v)...)
 		findings := v.Warnings
 		switch v.Outcome {
 		case gate.OutcomeAllow:

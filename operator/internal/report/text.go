@@ -63,6 +63,7 @@ func (t Text) judged(b *strings.Builder, r Run, j Judged) {
 		for _, e := range r.entries(one) {
 			t.finding(b, e)
 		}
+		exempted(b, v)
 	}
 }
 

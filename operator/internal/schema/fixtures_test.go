@@ -12,6 +12,9 @@ const oldHead = "apiVersion: sluice.dev/v1alpha1\nkind: Workload\nmetadata: {nam
 
 const gateHead = "apiVersion: sluice.dev/v1beta1\nkind: Gate\nmetadata: {name: NAME}\nspec:\n  environment: prod\n"
 
+// exemptionHead starts an Exemption; what it is for goes on below.
+const exemptionHead = "apiVersion: sluice.dev/v1beta1\nkind: Exemption\nmetadata: {name: NAME}\nspec:\n  reason: an incident\n  expires: 2026-12-24T00:00:00Z\n  gates: [prod]\n"
+
 // canaryHead starts a Workload whose canary goes on below.
 const canaryHead = head + "  image: a\n  rollout:\n    strategy: Canary\n    canary:\n"
 
@@ -102,6 +105,10 @@ var accepted = map[string]string{
 	"a Gate with a rule":            gateHead + "  images: [{match: 'r.io/**', authorities: [{key: {inline: pem}}]}]\n",
 	"a Gate with a count":           gateHead + "  images: [{match: 'r.io/**', require: 1, authorities: [{name: a, key: {secret: {name: s, namespace: ns, key: k}}}]}]\n",
 	"a Gate that asks for nothing":  gateHead + "  images: [{match: 'r.io/**', require: none}]\n",
+	"an Exemption of an object":     exemptionHead + "  policies: [signature]\n  objects: [{kind: Workload, namespace: shop, name: 'web-*'}]\n",
+	"an Exemption of images":        exemptionHead + "  policies: [reliability/min-replicas, sluice-system/house-rules/main]\n  images: ['registry.example.com/shop/orders-db@sha256:*']\n",
+	"a Gate that looks again":       gateHead + "  reverify: {}\n",
+	"a Gate that freezes":           gateHead + "  reverify: {interval: 24h, onFailure: Freeze}\n",
 	"a Gate with parameters":        gateHead + "  parameters: {a: {b: [1, 2.5, null, {c: d}]}, e: text}\n  policies: [{builtin: restricted}, {configMap: {name: a, namespace: b}}]\n",
 }
 
@@ -182,5 +189,20 @@ var refused = map[string]struct{ manifest, field string }{
 	"v1alpha1 with a volume of no size": {oldHead + "  image: a\n  persistent: true\n", "spec"},
 	"v1alpha1 with a size of no volume": {oldHead + "  image: a\n  storageSize: 1Gi\n", "spec"},
 	"v1alpha1 with a size that is none": {oldHead + "  image: a\n  persistent: true\n  storageSize: 1GB\n", "spec.storageSize"},
+	"an Exemption of nothing":           {exemptionHead + "  policies: [signature]\n", "spec"},
+	"an Exemption of empty lists":       {exemptionHead + "  policies: [signature]\n  objects: []\n  images: []\n", "spec"},
+	"an Exemption from no policy":       {exemptionHead + "  policies: []\n  images: [r.io/a]\n", "spec.policies"},
+	"an Exemption from every policy":    {exemptionHead + "  policies: ['*']\n  images: [r.io/a]\n", "spec.policies[0]"},
+	"an Exemption from a Gate's group":  {exemptionHead + "  policies: ['reliability/*']\n  images: [r.io/a]\n", "spec.policies[0]"},
+	"an Exemption of a Gate":            {exemptionHead + "  policies: [signature]\n  objects: [{kind: Gate, namespace: shop, name: a}]\n", "spec.objects[0].kind"},
+	"an Exemption of every object":      {exemptionHead + "  policies: [signature]\n  objects: [{kind: Workload, namespace: shop, name: '*'}]\n", "spec.objects[0].name"},
+	"an Exemption in every namespace":   {exemptionHead + "  policies: [signature]\n  objects: [{kind: Workload, namespace: '*', name: a}]\n", "spec.objects[0].namespace"},
+	"an Exemption under every Gate":     {strings.Replace(exemptionHead, "[prod]", "['*']", 1) + "  policies: [signature]\n  images: [r.io/a]\n", "spec.gates[0]"},
+	"an Exemption without a reason":     {strings.Replace(exemptionHead, "an incident", "' '", 1) + "  policies: [signature]\n  images: [r.io/a]\n", "spec.reason"},
+	"an Exemption without an end":       {strings.Replace(exemptionHead, "  expires: 2026-12-24T00:00:00Z\n", "", 1) + "  policies: [signature]\n  images: [r.io/a]\n", "spec.expires"},
+	"an Exemption until some day":       {strings.Replace(exemptionHead, "2026-12-24T00:00:00Z", "2026-12-24", 1) + "  policies: [signature]\n  images: [r.io/a]\n", "spec.expires"},
+	"a Gate that looks all the time":    {gateHead + "  reverify: {interval: 59s}\n", "spec.reverify.interval"},
+	"a Gate that hardly looks":          {gateHead + "  reverify: {interval: 24.1h}\n", "spec.reverify.interval"},
+	"a Gate that takes more than pods":  {gateHead + "  reverify: {onFailure: Delete}\n", "spec.reverify.onFailure"},
 	"a policy from nowhere":             {gateHead + "  policies: [{}]\n", "spec.policies[0]"},
 }

@@ -36,6 +36,11 @@ var want = map[string]gate.Outcome{
 	"broken-patch":           gate.OutcomeDeny,
 	"bundle":                 gate.OutcomeAllow,
 	"defaults-only":          gate.OutcomeDeny,
+	"exempted":               gate.OutcomeAllow,
+	"exempted-in-part":       gate.OutcomeDeny,
+	"exempted-other-image":   gate.OutcomeDeny,
+	"exempted-other-object":  gate.OutcomeDeny,
+	"exempted-until-past":    gate.OutcomeDeny,
 	"ignored":                gate.OutcomeAllow,
 	"ignored-image":          gate.OutcomeDeny,
 	"keyless":                gate.OutcomeAllow,
@@ -212,7 +217,26 @@ func (s *suite) prepare(ctx context.Context, t *testing.T) {
 	if err := s.stage.Cluster.Apply(ctx, append(s.objects(t, "testdata/gates.yaml"), root)); err != nil {
 		t.Fatal(err)
 	}
-	s.gates = []string{"testdata/gates.yaml", manifest(t, s.stage.SignerManifest()), manifest(t, root)}
+	s.exempt(ctx, t)
+	s.gates = []string{"testdata/gates.yaml", "testdata/exemptions.yaml", manifest(t, s.stage.SignerManifest()), manifest(t, root)}
+}
+
+// exempt applies the Exemptions. One that has expired is refused when it is created, so
+// that it is given a later end first.
+func (s *suite) exempt(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, e := range s.objects(t, "testdata/exemptions.yaml") {
+		first := e.DeepCopy()
+		if err := unstructured.SetNestedField(first.Object, "2099-01-01T00:00:00Z", "spec", "expires"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.stage.Cluster.Apply(ctx, []*unstructured.Unstructured{first}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.stage.Cluster.Apply(ctx, []*unstructured.Unstructured{e}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // signWithoutKey pushes what a Sigstore of its own vouches for, and what the key attests,

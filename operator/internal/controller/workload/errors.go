@@ -86,10 +86,6 @@ const (
 	// recheckBlocked is how soon a denied Workload is judged again: an image that gets
 	// signed raises no event.
 	recheckBlocked = time.Minute
-	// recheckReady is how soon a Workload at rest is judged again: a signature or a
-	// registry may be gone. Digests are known then, so it costs a look at signatures and
-	// no lookup of tags.
-	recheckReady = 10 * time.Minute
 	// recheckWaiting guards against a watch event that was missed.
 	recheckWaiting = time.Minute
 	// recheckDeleting does the same for children on their way out.
@@ -99,9 +95,10 @@ const (
 )
 
 // outcome is the one place that turns how a reconcile ended into when the next one is.
-// Never both an error and a requeue. sooner, when positive, brings it forward.
-func outcome(err error, sooner time.Duration) (ctrl.Result, error) {
-	after := recheckReady
+// Never both an error and a requeue. rest is when a Workload without an obstacle is
+// judged again; sooner, when positive, brings it forward.
+func outcome(err error, rest, sooner time.Duration) (ctrl.Result, error) {
+	after := rest
 	if o := obstacleOf(err); o != nil {
 		switch o.kind {
 		case undecided, failed:

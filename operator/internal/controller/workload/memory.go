@@ -51,6 +51,8 @@ type memory struct {
 	// healed is what was put back last, in the generation healedIn.
 	healed   []v1beta1.DriftChange
 	healedIn int64
+	// denied is since when what runs has been denied; zero while it is not.
+	denied time.Time
 	// standstill is what the pods' controller has been reporting, and since when.
 	standstill string
 	since      time.Time

@@ -41,11 +41,13 @@ func (r *Reconciler) leaveToOthers(ctx context.Context, s *scope) error {
 	return nil
 }
 
+var replicasPath = ignore.Path{"spec", "replicas"}
+
 // left are the fields of a child that are left to others.
 func (s *scope) left(d *unstructured.Unstructured) []ignore.Path {
 	paths := ignore.For(s.ignored, d.GetKind(), d.GetName())
 	if s.scaler != "" && primary([]*unstructured.Unstructured{d}) != nil {
-		paths = append(paths, ignore.Path{"spec", "replicas"})
+		paths = append(paths, replicasPath)
 	}
 	return paths
 }
@@ -57,7 +59,12 @@ func (s *scope) asked(d, live *unstructured.Unstructured) *unstructured.Unstruct
 	if live == nil {
 		return d
 	}
-	return ignore.Yield(d, live, s.left(d))
+	left := s.left(d)
+	if scaledToZero(live) {
+		// Until resume gives it pods again, in one write and last of all.
+		left = append(left[:len(left):len(left)], replicasPath)
+	}
+	return ignore.Yield(d, live, left)
 }
 
 // differences is what of a child is not as it should be.

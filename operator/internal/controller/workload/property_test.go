@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/render"
 )
 
@@ -268,7 +269,7 @@ func (s *story) settle() {
 		}
 		s.read(s.w)
 		s.collect()
-		if len(s.taken()) == 0 && s.w.Status.Phase == v1beta1.PhaseReady && result.RequeueAfter == recheckReady {
+		if len(s.taken()) == 0 && s.w.Status.Phase == v1beta1.PhaseReady && result.RequeueAfter == limits.Reverify {
 			return
 		}
 		_ = setHealthy(s.t.Context(), s.w)

@@ -71,7 +71,7 @@ func (s *scope) recorded() *record {
 // the records before it. It comes last: what is dropped is what a rollback would need.
 func (r *Reconciler) keepStable(ctx context.Context, s *scope) error {
 	rel := &s.release
-	if !watchful(&s.workload.Spec) || rel.stage != rollout.Settled || rel.back || !s.runs(primary(s.owned)) {
+	if !watchful(&s.workload.Spec) || rel.stage != rollout.Settled || rel.back || !s.serves(primary(s.owned)) {
 		return nil
 	}
 	if c := rel.course; c != nil && !c.Done {

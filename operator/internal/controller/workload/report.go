@@ -149,8 +149,9 @@ func (r *Reconciler) replaceStatus(ctx context.Context, s *scope, stored *v1beta
 	return nil
 }
 
-// tell raises an event when Ready changes its status or reason, and when children start to
-// differ from what was judged and are not put back.
+// tell raises an event when Ready changes its status or reason, when an exemption starts to
+// let the Workload through, and when children start to differ from what was judged and are
+// not put back.
 func (r *Reconciler) tell(w *v1beta1.Workload, next v1beta1.WorkloadStatus) {
 	if now := changed(w.Status, next, v1beta1.ConditionReady); now != nil {
 		kind := "Normal"
@@ -158,6 +159,9 @@ func (r *Reconciler) tell(w *v1beta1.Workload, next v1beta1.WorkloadStatus) {
 			kind = "Warning"
 		}
 		r.Events.Eventf(w, nil, kind, now.Reason, "Reconcile", "%s", now.Message)
+	}
+	if now := changed(w.Status, next, v1beta1.ConditionGated); now != nil && now.Reason == reasonExempted {
+		r.Events.Eventf(w, nil, "Warning", now.Reason, "Reconcile", "%s", now.Message)
 	}
 	if now := changed(w.Status, next, v1beta1.ConditionDrifted); now != nil && now.Status == metav1.ConditionTrue {
 		r.Events.Eventf(w, nil, "Warning", now.Reason, "Reconcile", "%s", now.Message)

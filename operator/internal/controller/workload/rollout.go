@@ -262,11 +262,14 @@ func (r *Reconciler) wayBack(ctx context.Context, s *scope) error {
 	if err := r.freeStuckPods(ctx, s); err != nil {
 		return err
 	}
-	if gone && s.runs(primary(s.owned)) {
+	if gone && s.serves(primary(s.owned)) {
 		s.release.stage = rollout.BackOnStable
 	}
 	return nil
 }
+
+// underWay says whether the way of a revision to the pods, or back, has not ended.
+func (rel *release) underWay() bool { return rel.course != nil && !rel.course.Done }
 
 // underWay says whether pods of two revisions run: what either of them needs has to stay.
 func (s *scope) underWay() bool {

@@ -84,15 +84,15 @@ func (s *scope) stepReady() bool {
 		return false
 	}
 	if live.GetKind() == "Deployment" {
-		return nestedCount(live, "spec", "replicas") >= s.pods() && s.runs(live)
+		return nestedCount(live, "spec", "replicas") >= s.pods() && s.serves(live)
 	}
 	seen, _, _ := unstructured.NestedInt64(live.Object, "status", "observedGeneration")
 	return seen >= live.GetGeneration() && partition(live) <= s.keeps() &&
 		count(live, "updatedReplicas") >= s.pods() && count(live, "readyReplicas") >= nestedCount(live, "spec", "replicas")
 }
 
-// runs says whether every pod of a pods' controller is of the revision at hand and ready.
-func (s *scope) runs(live *unstructured.Unstructured) bool {
+// serves says whether every pod of a pods' controller is of the revision at hand and ready.
+func (s *scope) serves(live *unstructured.Unstructured) bool {
 	return live != nil && live.GetAnnotations()[annotationRevision] == s.release.revision && delta.HealthOf(live).Status == delta.Healthy
 }
 
@@ -227,7 +227,7 @@ func (r *Reconciler) freeStuckPods(ctx context.Context, s *scope) error {
 	}
 	seen, _, _ := unstructured.NestedInt64(p.Object, "status", "observedGeneration")
 	wanted, _, _ := unstructured.NestedString(p.Object, "status", "updateRevision")
-	if seen < p.GetGeneration() || wanted == "" || s.runs(p) {
+	if seen < p.GetGeneration() || wanted == "" || s.serves(p) {
 		return nil
 	}
 	pods := &corev1.PodList{}

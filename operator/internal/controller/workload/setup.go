@@ -37,7 +37,7 @@ import (
 // +kubebuilder:rbac:groups=sluice.dev,resources=workloads,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=sluice.dev,resources=workloads/status,verbs=patch
 // +kubebuilder:rbac:groups=sluice.dev,resources=workloads/finalizers,verbs=update
-// +kubebuilder:rbac:groups=sluice.dev,resources=gates,verbs=get;list;watch
+// +kubebuilder:rbac:groups=sluice.dev,resources=gates;exemptions,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch
@@ -78,6 +78,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, m ctrl.Manager, refer
 		Watches(&v1beta1.Workload{}, handler.EnqueueRequestsFromMapFunc(r.dependents)).
 		Watches(&v1beta1.Workload{}, handler.EnqueueRequestsFromMapFunc(awaited)).
 		Watches(&v1beta1.Gate{}, everyone).
+		Watches(&v1beta1.Exemption{}, everyone).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(ofClaim)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.inNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		WatchesRawSource(source.Kind(names, client.Object(Metadata(kindSecret)), handler.EnqueueRequestsFromMapFunc(r.users(kindSecret)))).

@@ -244,8 +244,10 @@ func newBench(t *testing.T) *bench {
 
 // restart is a new process: nothing is remembered.
 func (b *bench) restart() {
+	source := facts(api, api)
+	source.Clock = b.clock.Now
 	b.r = &Reconciler{
-		Client: counted(b), Live: api, Names: api, Judge: gather.NewJudge(facts(api, api), registry.New(registry.Options{}), trust.New(trust.Options{})),
+		Client: counted(b), Live: api, Names: api, Judge: gather.NewJudge(source, registry.New(registry.Options{}), trust.New(trust.Options{})),
 		Events: b.recorder, Metrics: metrics.New(prometheus.NewRegistry()),
 		Observe: func(gate.Verdict) { b.verdicts++ }, Analysis: b.analysis, Now: b.clock.Now, Shard: b.shard,
 	}

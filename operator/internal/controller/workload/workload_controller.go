@@ -135,7 +135,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.delete(ctx, s)
 	}
 	err = run(ctx, s, r.readOwned, r.recallRollout, r.respectPause, r.judge, r.waitForReferences, r.waitForDependencies,
-		r.leaveToOthers, r.steer, r.claim, r.keepClaimSizes, r.hold, r.apply, r.growVolumes, r.prune, r.keepStable)
+		r.leaveToOthers, r.steer, r.claim, r.keepClaimSizes, r.hold, r.apply, r.resume, r.growVolumes, r.prune, r.keepStable)
 	if err == nil {
 		err = s.lacking
 	}
@@ -183,18 +183,18 @@ func (r *Reconciler) close(ctx context.Context, s *scope, err error) (ctrl.Resul
 		// Half of what was seen is from before a write of someone else: no status is better
 		// than a wrong one for half a second.
 		logf.FromContext(ctx).Info("Reading again: something changed meanwhile", "reason", o.message)
-		return outcome(err, s.again)
+		return outcome(err, s.rest(), s.again)
 	}
 	r.readHealth(s)
 	statusErr := r.report(ctx, s, err)
 	if apierrors.IsNotFound(statusErr) || apierrors.IsConflict(statusErr) {
 		// The Workload is gone, or another one has its name.
-		return outcome(&obstacle{kind: outdated, reason: reasonFailed, message: statusErr.Error(), err: statusErr}, 0)
+		return outcome(&obstacle{kind: outdated, reason: reasonFailed, message: statusErr.Error(), err: statusErr}, s.rest(), 0)
 	}
 	if statusErr != nil {
 		return ctrl.Result{}, errors.Join(err, statusErr)
 	}
-	return outcome(err, s.again)
+	return outcome(err, s.rest(), s.again)
 }
 
 // readHealth judges the children as they are now. It runs whatever stopped the phases:

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"time"
 
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -18,7 +19,7 @@ func (r *Reconciler) respectPause(_ context.Context, s *scope) error {
 }
 
 // judge asks the gate. A denied update ends the reconcile here, so what was running stays
-// running.
+// running; see enforce for when what runs is itself denied.
 func (r *Reconciler) judge(ctx context.Context, s *scope) error {
 	start := r.Now()
 	w, known := s.workload, resolvedBefore(s)
@@ -32,6 +33,7 @@ func (r *Reconciler) judge(ctx context.Context, s *scope) error {
 		j = r.Judge.Workload(ctx, s.workload, resolvedBefore(s))
 	}
 	s.judgement = &j
+	s.expire()
 	worst := gate.Worst(j.Verdicts)
 	r.Metrics.DecisionSeconds.WithLabelValues("reconcile").Observe(r.Now().Sub(start).Seconds())
 	r.Metrics.Verdicts.WithLabelValues("reconcile", string(worst.Outcome)).Inc()
@@ -39,11 +41,12 @@ func (r *Reconciler) judge(ctx context.Context, s *scope) error {
 		r.Observe(v)
 	}
 	if !j.Blocked() {
+		s.memory.denied = time.Time{}
 		return nil
 	}
 	logf.FromContext(ctx).Info("Gate blocks the workload", "gate", worst.Gate, "verdict", string(worst.Outcome), "violations", len(worst.Violations))
 	if worst.Outcome == gate.OutcomeDeny {
-		return &obstacle{kind: terminal, reason: reasonDenied, message: explain(worst)}
+		return r.enforce(ctx, s, &obstacle{kind: terminal, reason: reasonDenied, message: explain(worst)})
 	}
 	return &obstacle{kind: undecided, reason: reasonUndecided, message: explain(worst)}
 }

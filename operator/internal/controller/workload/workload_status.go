@@ -31,6 +31,7 @@ const (
 	reasonUndecided          = "CouldNotDecide"
 	reasonAllowed            = "Allowed"
 	reasonWarned             = "AllowedWithWarnings"
+	reasonExempted           = "AllowedByExemption"
 	reasonSecretMissing      = "SecretMissing"
 	reasonConfigMapMissing   = "ConfigMapMissing"
 	reasonDependencyNotReady = "DependencyNotReady"
@@ -47,6 +48,8 @@ const (
 	reasonRollingBack        = "RollingBack"
 	reasonChildRefused       = "ChildRefused"
 
+	reasonFrozen               = "Frozen"
+	reasonScaledToZero         = "ScaledToZero"
 	reasonNamespaceTerminating = "NamespaceTerminating"
 	reasonDependencyNotAllowed = "DependencyNotAllowed"
 	reasonDependenciesTooMany  = "DependenciesTooMany"
@@ -233,6 +236,9 @@ func stalledCondition(st standing) metav1.Condition {
 func gatedCondition(s *scope) metav1.Condition {
 	if s.judgement == nil {
 		return condition(v1beta1.ConditionGated, metav1.ConditionUnknown, reasonNotJudged, "the gate was not asked")
+	}
+	if c, ok := exemptedCondition(s.judgement.Verdicts); ok {
+		return c
 	}
 	worst := gate.Worst(s.judgement.Verdicts)
 	switch worst.Outcome {
