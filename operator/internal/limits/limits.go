@@ -89,6 +89,19 @@ const (
 	PatchCopyBytes = 1 << 20
 	// Objects is how many objects one check may judge or render.
 	Objects = 20000
+	// SchemaDepth is how deep the schemas of two CRDs are compared. Those of Pods nest
+	// fifteen levels; a field in etcd is behind some hundred at most, by its path's length.
+	SchemaDepth = 128
+	// RevisionFiles is how many files a Git revision may have that is read. A fleet of a
+	// hundred teams with ten overlays of ten files has 10000.
+	RevisionFiles = 50_000
+	// RevisionBytes is how much is unpacked of it, files over SourceFileBytes apart: they
+	// are left empty, and are an error where an overlay reads one.
+	RevisionBytes = 256 << 20
+	// RevisionCall is for one call of git. Unpacking RevisionBytes takes some five seconds.
+	RevisionCall = time.Minute
+	// GitErrorBytes is how much is shown of what git says when it fails.
+	GitErrorBytes = 1 << 10
 	// ConversionBytes is the largest request to convert between API versions that is read.
 	// The API server asks for one object at a time, of 1.5 MiB in etcd at most; a write has
 	// at most 3 MiB.
