@@ -100,6 +100,13 @@ const (
 	RevisionBytes = 256 << 20
 	// RevisionCall is for one call of git. Unpacking RevisionBytes takes some five seconds.
 	RevisionCall = time.Minute
+	// DiffCells is how large the table is by which two texts are compared, at four bytes
+	// for each pair of lines that are not at a common start or end: two thousand lines
+	// against as many.
+	DiffCells = 4_000_000
+	// MarkdownBytes is how long a comparison in Markdown gets: the description of a pull
+	// request may have 65536 characters.
+	MarkdownBytes = 60_000
 	// GitErrorBytes is how much is shown of what git says when it fails.
 	GitErrorBytes = 1 << 10
 	// ConversionBytes is the largest request to convert between API versions that is read.
@@ -205,6 +212,10 @@ const (
 	// ten seconds in all; one second is left for deciding and answering.
 	Gather = 9 * time.Second
 )
+
+// ClusterCall is for one question to a cluster by the command line: a list of Objects
+// Workloads takes some seconds.
+const ClusterCall = 30 * time.Second
 
 // Bounds on what is kept in memory.
 const (

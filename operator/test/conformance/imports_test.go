@@ -37,6 +37,7 @@ var never = map[string][]string{
 	"internal/rollout":     {"k8s.io/client-go/", "sigs.k8s.io/", "net/http", "os", "math/rand", "math/rand/v2"},
 	"internal/crdcompat":   {"k8s.io/client-go/", "net/http", "time", "os", "context"},
 	"internal/scaffold":    {"k8s.io/client-go/", "net/http", "time", "os", "context"},
+	"internal/overlaydiff": {"k8s.io/client-go/", "net/http", "time", "os", "context"},
 	"internal/graph":       {"k8s.io/", "sigs.k8s.io/", "net/http", "time", "os", "context"},
 	"internal/gate":        {"k8s.io/", "sigs.k8s.io/", "net/http", "time", "os"},
 }
