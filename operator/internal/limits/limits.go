@@ -213,9 +213,18 @@ const (
 	Gather = 9 * time.Second
 )
 
-// ClusterCall is for one question to a cluster by the command line: a list of Objects
-// Workloads takes some seconds.
-const ClusterCall = 30 * time.Second
+// Bounds on what the command line asks of a cluster.
+const (
+	// ClusterCall is for one question: a list of Objects Workloads takes some seconds.
+	ClusterCall = 30 * time.Second
+	// WatchPause is how long is waited before a watch that ended at once is begun anew.
+	WatchPause = time.Second
+	// EventsShown is how many events of a Workload are shown, the newest.
+	EventsShown = 10
+	// OwnerSteps is how many owners are climbed from an object to its Workload: from a pod
+	// of a backup over Job and CronJob it is three.
+	OwnerSteps = 4
+)
 
 // Bounds on what is kept in memory.
 const (

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -173,4 +174,46 @@ func (c *Cluster) Events(ctx context.Context, w *v1beta1.Workload) ([]corev1.Eve
 		return nil, fmt.Errorf("list events of %s/%s: %w", w.Namespace, w.Name, err)
 	}
 	return list.Items, nil
+}
+
+// Owner reads a Workload, or the one that an object belongs to, by its controllers; nil
+// where there is none. kind is a kind, a resource or a short name of ours, in any case.
+func (c *Cluster) Owner(ctx context.Context, kind, namespace, name string) (*v1beta1.Workload, error) {
+	switch strings.ToLower(kind) {
+	case "workload", "workloads", "wl":
+		return c.Workload(ctx, namespace, name)
+	}
+	gvk, err := c.kind(kind)
+	if err != nil || gvk.Empty() {
+		return nil, err
+	}
+	for range limits.OwnerSteps {
+		u, err := c.Object(ctx, gvk, namespace, name)
+		if err != nil || u == nil {
+			return nil, err
+		}
+		owner := metav1.GetControllerOf(u)
+		if owner == nil {
+			return nil, nil
+		}
+		gvk, name = schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind), owner.Name
+		if gvk.Group == v1beta1.GroupVersion.Group && gvk.Kind == v1beta1.WorkloadKind {
+			return c.Workload(ctx, namespace, name)
+		}
+	}
+	return nil, nil
+}
+
+// kind looks a resource or a kind up; empty where the cluster has none of that name.
+func (c *Cluster) kind(name string) (schema.GroupVersionKind, error) {
+	// The plural of a kind is its resource, but for what ends in s, y and the like, which
+	// the mapper guesses as kubectl does.
+	gvk, err := c.client.RESTMapper().KindFor(schema.GroupVersionResource{Resource: strings.ToLower(name)})
+	if meta.IsNoMatchError(err) {
+		return schema.GroupVersionKind{}, nil
+	}
+	if err != nil {
+		return gvk, fmt.Errorf("look %s up: %w", name, err)
+	}
+	return gvk, nil
 }
