@@ -91,7 +91,7 @@ generate: $(TOOLS)/controller-gen ## Write everything that is generated: deepcop
 	go run ./operator/internal/rollout/rolloutdocs docs/rollout.md
 
 .PHONY: verify
-verify: generate lint overlays ## Fail if anything generated, formatted, linted or built is off
+verify: generate lint overlays crd-check ## Fail if anything generated, formatted, linted or built is off
 	@hack/verify-clean
 
 .PHONY: lint
@@ -119,6 +119,10 @@ bench-reconcile: build tools bin/benchreconcile ## Measure the operator under N 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME
 	@hack/fuzz $(FUZZTIME)
+
+.PHONY: crd-check
+crd-check: bin/sluice ## Fail if the CRDs break what the last release accepted
+	@hack/crd-check kustomize/base/crds
 
 ##@ Use it
 

@@ -93,6 +93,26 @@ const (
 	PatchCopyBytes = 1 << 20
 	// Objects is how many objects one check may judge or render.
 	Objects = 20000
+	// SchemaDepth is how deep the schemas of two CRDs are compared. Those of Pods nest
+	// fifteen levels; a field in etcd is behind some hundred at most, by its path's length.
+	SchemaDepth = 128
+	// RevisionFiles is how many files a Git revision may have that is read. A fleet of a
+	// hundred teams with ten overlays of ten files has 10000.
+	RevisionFiles = 50_000
+	// RevisionBytes is how much is unpacked of it, files over SourceFileBytes apart: they
+	// are left empty, and are an error where an overlay reads one.
+	RevisionBytes = 256 << 20
+	// RevisionCall is for one call of git. Unpacking RevisionBytes takes some five seconds.
+	RevisionCall = time.Minute
+	// DiffCells is how large the table is by which two texts are compared, at four bytes
+	// for each pair of lines that are not at a common start or end: two thousand lines
+	// against as many.
+	DiffCells = 4_000_000
+	// MarkdownBytes is how long a comparison in Markdown gets: the description of a pull
+	// request may have 65536 characters.
+	MarkdownBytes = 60_000
+	// GitErrorBytes is how much is shown of what git says when it fails.
+	GitErrorBytes = 1 << 10
 	// ConversionBytes is the largest request to convert between API versions that is read.
 	// The API server asks for one object at a time, of 1.5 MiB in etcd at most; a write has
 	// at most 3 MiB.
@@ -201,6 +221,19 @@ const (
 	// Gather is for all facts of one object, registry included. An admission request has
 	// ten seconds in all; one second is left for deciding and answering.
 	Gather = 9 * time.Second
+)
+
+// Bounds on what the command line asks of a cluster.
+const (
+	// ClusterCall is for one question: a list of Objects Workloads takes some seconds.
+	ClusterCall = 30 * time.Second
+	// WatchPause is how long is waited before a watch that ended at once is begun anew.
+	WatchPause = time.Second
+	// EventsShown is how many events of a Workload are shown, the newest.
+	EventsShown = 10
+	// OwnerSteps is how many owners are climbed from an object to its Workload: from a pod
+	// of a backup over Job and CronJob it is three.
+	OwnerSteps = 4
 )
 
 // Bounds on what is kept in memory.

@@ -1,0 +1,205 @@
+// Package scaffold writes a fleet repository to start from: overlays for four environments
+// with their Gates, policies with tests, and what checks, promotes and syncs them. It is
+// pure: options in, files out.
+package scaffold
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+	"text/template"
+
+	workloadkustomize "github.com/sluice-dev/sluice/kustomize/components/workload-kustomize"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
+	"github.com/sluice-dev/sluice/operator/internal/images"
+)
+
+// Environments in the order in which a change goes through them.
+var Environments = []string{"dev", "ci", "e2e", "prod"}
+
+// Options are the choices of a fleet.
+type Options struct {
+	// Name of the fleet: its namespace, and the name of its Argo CD project.
+	Name string
+	// Registry with a path, such as registry.example.com/shop: where its images come from.
+	Registry string
+	// Image of the first Workload, by digest.
+	Image string
+	// KeyPEM is the public key of the signer. Without one it is Issuer and Subject.
+	KeyPEM          string
+	Issuer, Subject string
+	// TrustedRoot is a trusted_root.json; empty means the public Sigstore's.
+	TrustedRoot string
+	// ArgoCD writes an AppProject and an ApplicationSet that sync from Repository, a URL.
+	ArgoCD     bool
+	Repository string
+	// Workflows writes workflows of GitHub Actions that install Version of the sluice command.
+	Workflows bool
+	Version   string
+}
+
+var (
+	label   = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,50}[a-z0-9])?$`)
+	version = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+/-]{0,127}$`)
+)
+
+// Validate names the first choice that does not do, by its flag.
+func (o Options) Validate() error {
+	if !label.MatchString(o.Name) {
+		return fmt.Errorf("--name=%q has to be a DNS label that starts with a letter", o.Name)
+	}
+	registry, err := images.Parse(o.Registry + "/any")
+	if err != nil || registry.Repository != o.Registry+"/any" {
+		return fmt.Errorf("--registry=%q has to be a registry with a path, such as registry.example.com/shop", o.Registry)
+	}
+	image, err := images.Parse(o.Image)
+	if err != nil {
+		return fmt.Errorf("--image: %w", err)
+	}
+	if !image.Pinned() {
+		return fmt.Errorf("--image=%q has no digest: ci, e2e and prod demand one", o.Image)
+	}
+	if !strings.HasPrefix(image.Repository, o.Registry+"/") {
+		return fmt.Errorf("--image=%q is not below --registry=%q", o.Image, o.Registry)
+	}
+	if err := o.validateAuthority(); err != nil {
+		return err
+	}
+	if u, err := url.Parse(o.Repository); o.ArgoCD && (err != nil || u.Host == "" && !strings.Contains(o.Repository, "@")) {
+		return fmt.Errorf("--repository=%q has to be the URL that Argo CD clones the fleet from", o.Repository)
+	}
+	if o.Workflows && !version.MatchString(o.Version) {
+		return fmt.Errorf("--sluice-version=%q has to be a version, a branch or a commit", o.Version)
+	}
+	return nil
+}
+
+func (o Options) validateAuthority() error {
+	switch keyless := o.Issuer != "" || o.Subject != ""; {
+	case o.KeyPEM != "" && keyless:
+		return errors.New("give --key, or --issuer and --subject, and not both")
+	case o.KeyPEM != "":
+		if err := signature.ValidateKey(o.KeyPEM); err != nil {
+			return fmt.Errorf("--key: %w", err)
+		}
+	case keyless:
+		if err := signature.ValidateIdentity(gate.Keyless{Issuer: o.Issuer, Subject: o.Subject}); err != nil {
+			return fmt.Errorf("--issuer and --subject: %w", err)
+		}
+	default:
+		return errors.New("--key, or --issuer and --subject, is required: without one nobody's signature counts")
+	}
+	return nil
+}
+
+//go:embed all:templates
+var templates embed.FS
+
+// Files are the repository's, by path.
+func Files(o Options) (map[string][]byte, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	f := files{options: o, out: map[string][]byte{}}
+	err := fs.WalkDir(templates, "templates", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		return f.template(strings.TrimPrefix(name, "templates/"))
+	})
+	if err == nil {
+		err = f.component()
+	}
+	return f.out, err
+}
+
+type files struct {
+	options Options
+	out     map[string][]byte
+}
+
+// component is the one of our own repository.
+func (f files) component() error {
+	names, err := fs.Glob(workloadkustomize.Files, "*.yaml")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if f.out["components/workload-kustomize/"+name], err = workloadkustomize.Files.ReadFile(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// template fills one file in; those below overlays/ENV once for each environment. A
+// folder of a template that starts with dot- is hidden.
+func (f files) template(name string) error {
+	target := strings.ReplaceAll(name, "dot-", ".")
+	switch {
+	case strings.HasPrefix(name, "argocd/") && !f.options.ArgoCD, strings.HasPrefix(name, "dot-github/") && !f.options.Workflows:
+		return nil
+	case !strings.HasPrefix(name, "overlays/ENV/"):
+		return f.fill(name, target, "")
+	}
+	for _, environment := range Environments {
+		if err := f.fill(name, strings.Replace(target, "ENV", environment, 1), environment); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// values are what templates see.
+type values struct {
+	Options
+	Environment string
+	// Strict environments demand digests, and Reliable ones two replicas.
+	Strict, Reliable  bool
+	Repo, Tag, Digest string // of the image
+}
+
+func (f files) fill(name, target, environment string) error {
+	raw, err := templates.ReadFile(path.Join("templates", name))
+	if err != nil {
+		return err
+	}
+	t, err := template.New(name).Delims("[[", "]]").Option("missingkey=error").Funcs(template.FuncMap{"quote": quote, "indent": indent}).Parse(string(raw))
+	if err != nil {
+		return err
+	}
+	image, err := images.Parse(f.options.Image)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	v := values{
+		Options: f.options, Environment: environment, Strict: environment != "dev", Reliable: environment == "e2e" || environment == "prod",
+		Repo: image.Repository, Tag: image.Tag, Digest: image.Digest,
+	}
+	if err := t.Execute(&out, v); err != nil {
+		return err
+	}
+	f.out[target] = out.Bytes()
+	return nil
+}
+
+// quote is a text as JSON, which is YAML too, whatever is in it.
+func quote(s string) (string, error) {
+	raw, err := json.Marshal(s)
+	return string(raw), err
+}
+
+// indent is a block of text, each line behind n spaces.
+func indent(n int, s string) string {
+	space := strings.Repeat(" ", n)
+	return space + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n"+space)
+}
