@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
-// indexed answers lists by the indexes of dependencies and of children, which the cache has and the API
-// server has not.
+// indexed answers lists by the indexes of dependencies and of children, which the cache
+// has and the API server has not.
 func indexed(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
 	var o client.ListOptions
 	o.ApplyOptions(opts)
