@@ -120,6 +120,9 @@ func (s *Set) AdmitChange(ctx context.Context, obj, old map[string]any, gvk sche
 	errs = append(errs, metaErrs...)
 	defaulting.PruneNonNullableNullsWithoutDefaults(obj, k.structural)
 	defaulting.Default(obj, k.structural)
+	if k.status {
+		delete(obj, "status") // its default, which is for who reads an object that has none
+	}
 	errs = append(errs, validation.ValidateCustomResource(nil, obj, k.validator)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, k.structural, obj)...)
 	if len(errs) > 0 {

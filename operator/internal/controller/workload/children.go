@@ -56,6 +56,7 @@ func (r *Reconciler) readOwned(ctx context.Context, s *scope) error {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 		err := r.Client.List(ctx, list, client.InNamespace(s.workload.Namespace),
+			client.MatchingFields{indexInstance: s.workload.Name},
 			client.MatchingLabels{render.LabelManagedBy: render.ManagedBy, render.LabelInstance: s.workload.Name})
 		if err != nil {
 			return unreadable("ChildrenUnreadable", fmt.Errorf("list %s in %s: %w", gvk.Kind, s.workload.Namespace, err))

@@ -18,14 +18,20 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
-// indexed answers lists by the index of dependencies, which the cache has and the API
-// server has not.
+// indexed answers lists by the indexes of dependencies and of children, which the cache
+// has and the API server has not.
 func indexed(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
 	var o client.ListOptions
 	o.ApplyOptions(opts)
 	workloads, ok := l.(*v1beta1.WorkloadList)
-	if !ok || o.FieldSelector == nil {
+	if o.FieldSelector == nil {
 		return c.List(ctx, l, opts...)
+	}
+	if _, children := o.FieldSelector.RequiresExactMatch(indexInstance); children {
+		o.FieldSelector = nil // their label, which is asked for too, says the same
+	}
+	if !ok {
+		return c.List(ctx, l, &o)
 	}
 	if err := c.List(ctx, l); err != nil {
 		return err

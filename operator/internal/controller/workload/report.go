@@ -30,15 +30,15 @@ func (r *Reconciler) report(ctx context.Context, s *scope, err error) error {
 	if sameStatus(s.workload.Status, next) {
 		return nil
 	}
-	if wait := s.progressPause(next, err, r.ProgressPause); wait > 0 {
+	if wait := s.progressPause(next, err, r.ProgressPause, r.Now()); wait > 0 {
 		s.lookAgain(wait)
 		return nil
 	}
-	s.memory.statusAt = s.now
 	s.memory.status.Store(&next)
 	if err := r.writeStatus(ctx, s, next); err != nil {
 		return err
 	}
+	s.memory.statusAt = r.Now()
 	r.tell(s.workload, next)
 	return nil
 }
@@ -47,16 +47,17 @@ func (r *Reconciler) report(ctx context.Context, s *scope, err error) error {
 // progress: while pods start, it changes with each of them, and most of that is outdated
 // before anyone reads it. The first status waits as well, and so what is Ready soon has
 // one. Whatever else there is to tell is not held back: an obstacle, a condition that
-// changes, a new generation, or what someone else wrote into the status.
-func (s *scope) progressPause(next v1beta1.WorkloadStatus, err error, pause time.Duration) time.Duration {
+// changes, a new generation, or what someone else wrote into the status. The pause is
+// counted from now, since the writes of a first reconcile take longer on a slow server.
+func (s *scope) progressPause(next v1beta1.WorkloadStatus, err error, pause time.Duration, now time.Time) time.Duration {
 	before := s.workload.Status
-	if err != nil || next.Phase != v1beta1.PhaseProgressing || !s.memory.asWritten(before) || !sameConditions(before, next) {
+	if err != nil || next.Phase != v1beta1.PhaseProgressing || !s.memory.asWritten(before) || !onlyProgress(before, next) {
 		return 0
 	}
 	if s.memory.statusAt.IsZero() {
-		s.memory.statusAt = s.now
+		s.memory.statusAt = now
 	}
-	return s.memory.statusAt.Add(pause).Sub(s.now)
+	return s.memory.statusAt.Add(pause).Sub(now)
 }
 
 // asWritten says whether a status is as this process wrote it last, or not written at all.
@@ -67,14 +68,14 @@ func (m *memory) asWritten(status v1beta1.WorkloadStatus) bool {
 	return status.Phase == "" && len(status.Conditions) == 0
 }
 
-// sameConditions says whether conditions differ in no more than their messages. Where
-// there are none yet, nothing changes.
-func sameConditions(before, next v1beta1.WorkloadStatus) bool {
+// onlyProgress says whether conditions differ in no more than their messages and in how
+// many pods are available. Where there are none yet, nothing changes.
+func onlyProgress(before, next v1beta1.WorkloadStatus) bool {
 	if len(before.Conditions) == 0 {
 		return true
 	}
 	for kind := range ownConditions {
-		if changed(before, next, kind) != nil {
+		if kind != v1beta1.ConditionAvailable && changed(before, next, kind) != nil {
 			return false
 		}
 	}

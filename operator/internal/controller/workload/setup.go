@@ -53,7 +53,12 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=sluice-system,resources=leases,verbs=get;create;update
 // +kubebuilder:rbac:groups="",namespace=sluice-system,resources=events,verbs=create;patch
 
-const indexDependencies = "spec.dependsOn"
+// Indexes of the cache: Workloads by what they depend on, and children by the Workload
+// that their label names.
+const (
+	indexDependencies = "spec.dependsOn"
+	indexInstance     = "instance"
+)
 
 // Pace is how much the controller does at a time, and how soon it tries again.
 type Pace struct {
@@ -209,6 +214,15 @@ func index(ctx context.Context, m ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("index %s: %w", indexDependencies, err)
 	}
+	// Without it, each reconcile would look at the labels of every child in its namespace.
+	for _, gvk := range ChildKinds {
+		err := m.GetFieldIndexer().IndexField(ctx, Child(gvk), indexInstance, func(o client.Object) []string {
+			return []string{o.GetLabels()[render.LabelInstance]}
+		})
+		if err != nil {
+			return fmt.Errorf("index %s by %s: %w", gvk.Kind, indexInstance, err)
+		}
+	}
 	return nil
 }
 
@@ -239,7 +253,8 @@ func (r *Reconciler) beside(ctx context.Context, o client.Object) []reconcile.Re
 
 func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption) []reconcile.Request {
 	list := &v1beta1.WorkloadList{}
-	if err := r.Client.List(ctx, list, options...); err != nil {
+	// Only names are read.
+	if err := r.Client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		// The cache answers this; it only fails while the process ends.
 		return nil
 	}
