@@ -74,7 +74,7 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	root.AddCommand(checkCommand(s), renderCommand(s), verifyCommand(s), labCommand(s))
+	root.AddCommand(checkCommand(s), renderCommand(s), verifyCommand(s), labCommand(s), policyCommand(s))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return ExitPass
