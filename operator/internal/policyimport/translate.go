@@ -247,7 +247,7 @@ func replaceFunctions(module *ast.Module) {
 
 // write is the module in Rego v1, with the functions that it uses of ours.
 func write(module *ast.Module) (string, error) {
-	text, err := format.AstWithOpts(module, format.Opts{RegoVersion: ast.RegoV1, DropV0Imports: true})
+	text, err := format.AstWithOpts(module, format.Opts{RegoVersion: ast.RegoV1, DropRedundantDirectiveImports: true})
 	if err != nil {
 		return "", err
 	}
