@@ -74,7 +74,8 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	root.AddCommand(checkCommand(s), renderCommand(s), verifyCommand(s), diffCommand(s), crdCommand(s), statusCommand(s), whyCommand(s), driftCommand(s), initCommand(s), labCommand(s))
+	root.AddCommand(checkCommand(s), renderCommand(s), verifyCommand(s), diffCommand(s), crdCommand(s), policyCommand(s),
+		statusCommand(s), whyCommand(s), driftCommand(s), initCommand(s), labCommand(s))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return ExitPass

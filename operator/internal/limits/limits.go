@@ -144,7 +144,7 @@ const (
 	// PolicyBytes is the largest set of Rego modules from one source.
 	PolicyBytes = 1 << 20
 	// PolicySteps is how many expressions the policies of one source may evaluate over
-	// one object. The largest group of the library takes 360 for a Workload with six
+	// one object. The largest group of the library takes 500 for a Workload with six
 	// children, and a step at most 1 µs. Unlike the deadline, and before it, it cuts off
 	// at the same place on every machine, so that pull request and admission agree.
 	PolicySteps = 1_000_000
