@@ -26,7 +26,7 @@ type Exemption struct {
 	Policies []string
 	// Objects that are judged; empty: any.
 	Objects []ObjectPattern
-	// Images as patterns, see MatchImage; empty: any, and none.
+	// Images as patterns, see matchImage; empty: any, and none.
 	Images []string
 }
 
@@ -93,10 +93,10 @@ func ValidateImagePattern(pattern string) error {
 	return nil
 }
 
-// MatchImage matches an image against registry/repository as MatchRepository has it, and
+// matchImage matches an image against registry/repository as MatchRepository has it, and
 // @sha256:… behind it against the digest that is judged, be it written or what the tag
 // stands for. An image whose digest is not known has none that matches.
-func MatchImage(pattern string, image Image) bool {
+func matchImage(pattern string, image Image) bool {
 	repository, digest, pinned := strings.Cut(pattern, "@")
 	if !MatchRepository(repository, image.Repository) {
 		return false
@@ -165,7 +165,7 @@ func (e *Exemption) covers(f Finding, about []Image) bool {
 		return true
 	}
 	for _, image := range about {
-		if !slices.ContainsFunc(e.Images, func(pattern string) bool { return MatchImage(pattern, image) }) {
+		if !slices.ContainsFunc(e.Images, func(pattern string) bool { return matchImage(pattern, image) }) {
 			return false
 		}
 	}

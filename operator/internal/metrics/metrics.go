@@ -11,7 +11,7 @@ type Set struct {
 	// DecisionSeconds is how long gathering and deciding took, by gate point.
 	DecisionSeconds *prometheus.HistogramVec
 	// ChildWrites counts writes to children by kind and operation (apply, overwrite,
-	// delete, release).
+	// delete, release, grow, scale).
 	ChildWrites *prometheus.CounterVec
 	// StatusWrites counts writes of Workload status.
 	StatusWrites prometheus.Counter

@@ -125,7 +125,7 @@ func TestOperator_TellsOfItself(t *testing.T) {
 	series := []string{
 		`sluice_verdicts_total{point="admission",verdict="Allow"}`, `sluice_verdicts_total{point="reconcile",verdict="Allow"}`,
 		`sluice_decision_seconds_bucket{point="admission",le="`, `sluice_registry_requests_total{code="200",operation="resolve"}`,
-		`sluice_child_writes_total{kind="StatefulSet",operation="apply"}`, "sluice_status_writes_total", `leader_election_master_status{name="sluice.dev"} 1`,
+		`sluice_child_writes_total{kind="StatefulSet",operation="apply"}`, "sluice_status_writes_total", "sluice_exemptions_active 4\n", `leader_election_master_status{name="sluice.dev"} 1`,
 	}
 	missing := series
 	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
