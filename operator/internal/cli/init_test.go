@@ -45,6 +45,7 @@ func (d *desk) checkAll(t *testing.T) {
 			t.Errorf("kustomize builds no pinned Workload:\n%s", built)
 		}
 	}
+	d.run("", "lint", "overlays", "@fleet/overlays", "--fail-on=warning").must(t, 0, "4 overlays: 0 errors, 0 warnings")
 	if said := tool(t, d.dir, "opa", "test", "fleet/policies/rules"); !strings.Contains(said, "PASS: 3/3") {
 		t.Errorf("opa says %s", said)
 	}
