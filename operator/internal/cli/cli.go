@@ -63,19 +63,25 @@ type streams struct {
 
 // Main runs the command and returns its exit code.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	return MainAs(ctx, "sluice", args, in, out, errOut)
+}
+
+// MainAs is Main for a program that was called by another name, such as by kubectl.
+func MainAs(ctx context.Context, program string, args []string, in io.Reader, out, errOut io.Writer) int {
 	s := streams{in: in, out: out, err: errOut}
 	root := &cobra.Command{
 		Use:           "sluice",
 		Short:         "One gate for Workloads: the same verdict in the pull request, at admission and on every reconcile",
 		Long:          "sluice judges manifests with the rules of a Gate before they are merged.\n\nExit codes: 0 pass, 1 denied, 2 wrong input or flags, 3 could not decide.",
 		SilenceErrors: true, SilenceUsage: true,
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: displayName(program)},
 	}
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	root.AddCommand(checkCommand(s), renderCommand(s), verifyCommand(s), diffCommand(s), crdCommand(s), policyCommand(s),
-		statusCommand(s), whyCommand(s), driftCommand(s), initCommand(s), labCommand(s))
+	root.AddCommand(checkCommand(s), renderCommand(s), verifyCommand(s), diffCommand(s), lintCommand(s), crdCommand(s), policyCommand(s),
+		statusCommand(s), whyCommand(s), driftCommand(s), initCommand(s), labCommand(s), docsCommand(s))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return ExitPass
@@ -83,7 +89,7 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	var e *exit
 	if !errors.As(err, &e) {
 		// Everything that a command itself reports is an exit: this is cobra on flags.
-		e = &exit{code: ExitUsage, err: fmt.Errorf("%w; see sluice --help", err)}
+		e = &exit{code: ExitUsage, err: fmt.Errorf("%w; see %s --help", err, displayName(program))}
 	}
 	if text := e.Error(); text != "" {
 		say(errOut, "sluice: ", text)

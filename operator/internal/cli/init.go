@@ -198,7 +198,7 @@ func (o *initOptions) pin(ctx context.Context) error {
 	defer cancel()
 	digest, err := client.Resolve(ctx, ref, authn.DefaultKeychain)
 	if err != nil {
-		return &exit{code: ExitUndecided, err: fmt.Errorf("--image=%s: its digest is not known: %w; push it, or give it as %s@sha256:...", o.Image, err, o.Image)}
+		return &exit{code: ExitUndecided, err: fmt.Errorf("--image=%s: its digest is not known: %w; push it, or give --image with its digest", o.Image, err)}
 	}
 	o.Image += "@" + digest
 	return nil

@@ -111,6 +111,9 @@ const (
 	// MarkdownBytes is how long a comparison in Markdown gets: the description of a pull
 	// request may have 65536 characters.
 	MarkdownBytes = 60_000
+	// LintBuilds is how many patches and images of one overlay are looked at: each costs a
+	// build, of 4 ms for a small overlay and 50 ms for one with all of the operator.
+	LintBuilds = 500
 	// GitErrorBytes is how much is shown of what git says when it fails.
 	GitErrorBytes = 1 << 10
 	// ConversionBytes is the largest request to convert between API versions that is read.

@@ -7,13 +7,16 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-dev/sluice/operator/internal/controller/workload"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
+	"github.com/sluice-dev/sluice/operator/internal/live"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
 )
 
@@ -101,6 +104,13 @@ func TestComponents_KustomizeReachesIntoWorkloads(t *testing.T) {
 		if want := theirs[o.GetKind()+"/"+o.GetName()]; !reflect.DeepEqual(normal(t, o.Object), normal(t, want)) {
 			t.Errorf("%s/%s is %v, and with stock kustomize %v", o.GetKind(), o.GetName(), o.Object, want)
 		}
+	}
+}
+
+// The command line may not import the controller, and looks for the same kinds.
+func TestLive_ReadsTheChildrenThatTheControllerMakes(t *testing.T) {
+	if !slices.Equal(live.ChildKinds, workload.ChildKinds) {
+		t.Errorf("%v and not %v", live.ChildKinds, workload.ChildKinds)
 	}
 }
 
