@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
+	"github.com/sluice-dev/sluice/operator/internal/report"
 	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
 
@@ -106,18 +107,33 @@ func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error
 	if len(results) == 0 {
 		return usage("no Workload in %v, and nothing else that a Gate names: nothing was judged", paths)
 	}
-	if err := write(s, reported(results, faults)); err != nil {
+	if err := write(s, reported(results, append(faults, in.faults...))); err != nil {
 		return usage("write the result: %w", err)
 	}
-	if len(faults) == 0 {
-		return exitOf(results)
+	return outcome(results, faults, in.faults)
+}
+
+// outcome of all. What the cluster would refuse too, whatever its verdict, is a denial; an
+// overlay that does not do what it says is wrong input.
+func outcome(results []result, refusals, wrong []report.Fault) error {
+	err := exitOf(results)
+	switch code := codeOf(err); {
+	case len(refusals) > 0:
+		return faulty(ExitDenied, "refused for spec.dependsOn", append(refusals, wrong...))
+	case len(wrong) > 0 && code == ExitDenied:
+		return faulty(ExitDenied, "the overlay does not do what it says, besides", wrong)
+	case len(wrong) > 0:
+		return faulty(ExitUsage, "the overlay does not do what it says", wrong)
 	}
-	// The cluster would refuse these too, whatever its verdict, so they are not in it.
-	refused := &exit{code: ExitDenied, err: errors.New("refused for spec.dependsOn")}
+	return err
+}
+
+func faulty(code int, text string, faults []report.Fault) error {
+	e := &exit{code: code, err: errors.New(text)}
 	for _, f := range faults {
-		refused.details = append(refused.details, f.Place.String()+": "+f.Message)
+		e.details = append(e.details, f.Place.String()+": "+f.Message)
 	}
-	return refused
+	return e
 }
 
 func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input) []result {

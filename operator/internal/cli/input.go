@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
+	"github.com/sluice-dev/sluice/operator/internal/report"
 	"github.com/sluice-dev/sluice/operator/internal/schema"
 )
 
@@ -27,6 +28,8 @@ type input struct {
 	// others are judged by the Gates that name their kind.
 	others []subject
 	files  *gather.Files
+	// faults of the overlays that are checked.
+	faults []report.Fault
 	// seen has the first of each object, by kind and name.
 	seen map[string]overlay.Object
 }
@@ -65,6 +68,9 @@ func readInput(ctx context.Context, s streams, root string, paths, gates []strin
 			return nil, usage("%w", err)
 		}
 		from := originsOf(set)
+		if i >= len(gates) {
+			in.faults = append(in.faults, from.faults(set)...)
+		}
 		for _, o := range set.Objects {
 			if err := in.add(ctx, schemas, workloads, subject{file: o.File, path: o.Path, origins: from, object: o.Unstructured}, i >= len(gates)); err != nil {
 				return nil, err
