@@ -3,14 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
-	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/report"
 	"github.com/sluice-dev/sluice/operator/internal/trust"
@@ -54,6 +52,8 @@ type checkOptions struct {
 	gates  []string
 	root   string
 	format string
+	// changed is the base of a Git range; only what it touches is judged.
+	changed string
 }
 
 func checkCommand(s streams) *cobra.Command {
@@ -66,8 +66,12 @@ func checkCommand(s streams) *cobra.Command {
 PATH is a folder with a kustomization, another folder, a file, or - for standard input.
 Gates, Namespaces (their labels decide which Gate applies) and the ConfigMaps and Secrets
 that Gates name are taken from PATH and from --gate. Dependencies among the Workloads may
-not be a cycle.`,
-		Example: "  sluice check kustomize/overlays/dev\n  sluice check deploy/ --gate gates/prod.yaml --format json",
+not be a cycle.
+
+With --changed only objects are judged whose files, or the files of their overlay, differ
+from a Git branch, tag or commit, in commits since then or in the work tree. Where a Gate
+or something that rules refer to differs, everything is judged.`,
+		Example: "  sluice check kustomize/overlays/dev\n  sluice check deploy/ --gate gates/prod.yaml --format json\n  sluice check overlays/* --changed origin/main --format github",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, paths []string) error {
 			return o.run(c.Context(), s, paths)
@@ -76,6 +80,7 @@ not be a cycle.`,
 	c.Flags().StringSliceVar(&o.gates, "gate", nil, "file or folder with Gates and what they refer to (repeatable)")
 	c.Flags().StringVar(&o.root, "root", "", "folder that bases and symlinks may not leave (default: the Git work tree)")
 	c.Flags().StringVar(&o.format, "format", formatText, formatNames())
+	c.Flags().StringVar(&o.changed, "changed", "", "judge only what differs from this Git branch, tag or commit, or all if rules differ")
 	o.register(c)
 	return c
 }
@@ -91,7 +96,11 @@ func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error
 	if !ok {
 		return usage("--format=%s: there are %s", o.format, formatNames())
 	}
-	in, err := readInput(ctx, s, o.root, paths, o.gates)
+	var scope *scope
+	if o.changed != "" {
+		scope = newScope(o.changed)
+	}
+	in, err := readInput(ctx, s, o.root, paths, o.gates, scope)
 	if err != nil {
 		return err
 	}
@@ -99,24 +108,29 @@ func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error
 	if err != nil {
 		return err
 	}
+	passed := in.narrow(s, scope)
 	client, err := o.client()
 	if err != nil {
 		return err
 	}
 	results := judgeAll(ctx, gather.NewJudge(in.files, client, trust.New(trust.Options{})), s, in)
-	if len(results) == 0 {
+	if len(results) == 0 && passed == 0 {
 		return usage("no Workload in %v, and nothing else that a Gate names: nothing was judged", paths)
 	}
-	if err := write(s, reported(results, append(faults, in.faults...))); err != nil {
+	wrong := in.wrong(scope)
+	if err := write(s, reported(results, append(faults, wrong...))); err != nil {
 		return usage("write the result: %w", err)
 	}
-	return outcome(results, faults, in.faults)
+	return outcome(results, faults, wrong)
 }
 
 // outcome of all. What the cluster would refuse too, whatever its verdict, is a denial; an
 // overlay that does not do what it says is wrong input.
 func outcome(results []result, refusals, wrong []report.Fault) error {
-	err := exitOf(results)
+	var err error
+	if len(results) > 0 { // with --changed there may be none
+		err = exitOf(results)
+	}
 	switch code := codeOf(err); {
 	case len(refusals) > 0:
 		return faulty(ExitDenied, "refused for spec.dependsOn", append(refusals, wrong...))
@@ -134,30 +148,6 @@ func faulty(code int, text string, faults []report.Fault) error {
 		e.details = append(e.details, f.Place.String()+": "+f.Message)
 	}
 	return e
-}
-
-func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input) []result {
-	var results []result
-	for _, sub := range in.workloads {
-		if sub.workload == nil {
-			results = append(results, result{sub, []gate.Verdict{invalid(sub)}})
-			continue
-		}
-		results = append(results, result{sub, judge.Workload(ctx, sub.workload, nil).Verdicts})
-	}
-	for _, sub := range in.others {
-		verdicts := judge.Object(ctx, sub.object.Object, sub.object.GetNamespace()).Verdicts
-		if len(verdicts) == 0 {
-			if !images.PodBearing(sub.object.GetAPIVersion(), sub.object.GetKind()) {
-				continue
-			}
-			say(s.err, "sluice: not judged: ", fmt.Sprintf("%s/%s/%s (%s): no Gate names its kind in spec.match.kinds",
-				sub.object.GetKind(), sub.object.GetNamespace(), sub.object.GetName(), sub.file))
-			continue
-		}
-		results = append(results, result{sub, verdicts})
-	}
-	return results
 }
 
 // invalid is the verdict over a manifest that the API server would refuse before any
