@@ -3,15 +3,14 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
-	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
+	"github.com/sluice-dev/sluice/operator/internal/report"
 	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
 
@@ -53,6 +52,8 @@ type checkOptions struct {
 	gates  []string
 	root   string
 	format string
+	// changed is the base of a Git range; only what it touches is judged.
+	changed string
 }
 
 func checkCommand(s streams) *cobra.Command {
@@ -64,9 +65,13 @@ func checkCommand(s streams) *cobra.Command {
 
 PATH is a folder with a kustomization, another folder, a file, or - for standard input.
 Gates, Exemptions, Namespaces (their labels decide which Gate applies) and the ConfigMaps
-and Secrets that Gates name are taken from PATH and from --gate. Dependencies among the Workloads may
-not be a cycle.`,
-		Example: "  sluice check kustomize/overlays/dev\n  sluice check deploy/ --gate gates/prod.yaml --format json",
+and Secrets that Gates name are taken from PATH and from --gate. Dependencies among the
+Workloads may not be a cycle.
+
+With --changed only objects are judged whose files, or the files of their overlay, differ
+from a Git branch, tag or commit, in commits since then or in the work tree. Where a Gate
+or something that rules refer to differs, everything is judged.`,
+		Example: "  sluice check kustomize/overlays/dev\n  sluice check deploy/ --gate gates/prod.yaml --format json\n  sluice check overlays/* --changed origin/main --format github",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, paths []string) error {
 			return o.run(c.Context(), s, paths)
@@ -75,6 +80,7 @@ not be a cycle.`,
 	c.Flags().StringSliceVar(&o.gates, "gate", nil, "file or folder with Gates, Exemptions and what they refer to (repeatable)")
 	c.Flags().StringVar(&o.root, "root", "", "folder that bases and symlinks may not leave (default: the Git work tree)")
 	c.Flags().StringVar(&o.format, "format", formatText, formatNames())
+	c.Flags().StringVar(&o.changed, "changed", "", "judge only what differs from this Git branch, tag or commit, or all if rules differ")
 	o.register(c)
 	return c
 }
@@ -90,7 +96,11 @@ func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error
 	if !ok {
 		return usage("--format=%s: there are %s", o.format, formatNames())
 	}
-	in, err := readInput(ctx, s, o.root, paths, o.gates)
+	var scope *scope
+	if o.changed != "" {
+		scope = newScope(o.changed)
+	}
+	in, err := readInput(ctx, s, o.root, paths, o.gates, scope)
 	if err != nil {
 		return err
 	}
@@ -98,50 +108,46 @@ func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error
 	if err != nil {
 		return err
 	}
+	passed := in.narrow(s, scope)
 	client, err := o.client()
 	if err != nil {
 		return err
 	}
 	results := judgeAll(ctx, gather.NewJudge(in.files, client, trust.New(trust.Options{})), s, in)
-	if len(results) == 0 {
+	if len(results) == 0 && passed == 0 {
 		return usage("no Workload in %v, and nothing else that a Gate names: nothing was judged", paths)
 	}
-	if err := write(s, reported(results, faults)); err != nil {
+	wrong := in.wrong(scope)
+	if err := write(s, reported(results, append(faults, wrong...))); err != nil {
 		return usage("write the result: %w", err)
 	}
-	if len(faults) == 0 {
-		return exitOf(results)
-	}
-	// The cluster would refuse these too, whatever its verdict, so they are not in it.
-	refused := &exit{code: ExitDenied, err: errors.New("refused for spec.dependsOn")}
-	for _, f := range faults {
-		refused.details = append(refused.details, f.Place.String()+": "+f.Message)
-	}
-	return refused
+	return outcome(results, faults, wrong)
 }
 
-func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input) []result {
-	var results []result
-	for _, sub := range in.workloads {
-		if sub.workload == nil {
-			results = append(results, result{sub, []gate.Verdict{invalid(sub)}})
-			continue
-		}
-		results = append(results, result{sub, judge.Workload(ctx, sub.workload, nil).Verdicts})
+// outcome of all. What the cluster would refuse too, whatever its verdict, is a denial; an
+// overlay that does not do what it says is wrong input.
+func outcome(results []result, refusals, wrong []report.Fault) error {
+	var err error
+	if len(results) > 0 { // with --changed there may be none
+		err = exitOf(results)
 	}
-	for _, sub := range in.others {
-		verdicts := judge.Object(ctx, sub.object.Object, sub.object.GetNamespace()).Verdicts
-		if len(verdicts) == 0 {
-			if !images.PodBearing(sub.object.GetAPIVersion(), sub.object.GetKind()) {
-				continue
-			}
-			say(s.err, "sluice: not judged: ", fmt.Sprintf("%s/%s/%s (%s): no Gate names its kind in spec.match.kinds",
-				sub.object.GetKind(), sub.object.GetNamespace(), sub.object.GetName(), sub.file))
-			continue
-		}
-		results = append(results, result{sub, verdicts})
+	switch code := codeOf(err); {
+	case len(refusals) > 0:
+		return faulty(ExitDenied, "refused for spec.dependsOn", append(refusals, wrong...))
+	case len(wrong) > 0 && code == ExitDenied:
+		return faulty(ExitDenied, "the overlay does not do what it says, besides", wrong)
+	case len(wrong) > 0:
+		return faulty(ExitUsage, "the overlay does not do what it says", wrong)
 	}
-	return results
+	return err
+}
+
+func faulty(code int, text string, faults []report.Fault) error {
+	e := &exit{code: code, err: errors.New(text)}
+	for _, f := range faults {
+		e.details = append(e.details, f.Place.String()+": "+f.Message)
+	}
+	return e
 }
 
 // invalid is the verdict over a manifest that the API server would refuse before any

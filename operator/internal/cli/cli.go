@@ -42,6 +42,17 @@ func (e *exit) Error() string {
 
 func (e *exit) Unwrap() error { return e.err }
 
+// codeOf is the exit code that an error stands for.
+func codeOf(err error) int {
+	if err == nil {
+		return ExitPass
+	}
+	if e := new(exit); errors.As(err, &e) {
+		return e.code
+	}
+	return ExitUsage
+}
+
 func usage(format string, args ...any) error {
 	return &exit{code: ExitUsage, err: fmt.Errorf(format, args...)}
 }

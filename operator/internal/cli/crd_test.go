@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"encoding/json"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -71,15 +70,6 @@ func TestCRDCheck_JSON(t *testing.T) {
 	}
 	if out.Breaking != 1 || len(out.Findings) != 1 || out.Findings[0]["path"] != "spec.mode" || out.Findings[0]["remedy"] == "" {
 		t.Errorf("output: %s", got.out)
-	}
-}
-
-// git runs git in the folder of the desk.
-func (d *desk) git(t *testing.T, args ...string) {
-	t.Helper()
-	c := exec.Command("git", append([]string{"-C", d.dir, "-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...)
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("git %v: %v\n%s", args, err, out)
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 
 const web = head + "registry.example.com/shop/web:1\n  env: [{name: API_TOKEN, value: old-secret}]\n"
 
-// fleet is a desk with a repository of two overlays over one base.
-func fleet(t *testing.T) *desk {
+// twoOverlays is a desk with a repository of two overlays over one base.
+func twoOverlays(t *testing.T) *desk {
 	t.Helper()
 	d := &desk{dir: t.TempDir()}
 	d.write(t, "base/kustomization.yaml", "resources: [web.yaml]\n")
@@ -22,7 +22,7 @@ func fleet(t *testing.T) *desk {
 }
 
 func TestDiff_Exits(t *testing.T) {
-	d := fleet(t)
+	d := twoOverlays(t)
 	t.Chdir(d.dir)
 	d.run("", "diff", "@prod").must(t, 0)
 	d.run("", "diff", "prod", "--against", "HEAD:prod").must(t, 0)
@@ -53,7 +53,7 @@ func TestDiff_Exits(t *testing.T) {
 }
 
 func TestDiff_AWorkloadThatIsNotValidIsNotCompared(t *testing.T) {
-	d := fleet(t)
+	d := twoOverlays(t)
 	d.write(t, "base/web.yaml", web+"  replica: 3\n")
 	d.run("", "diff", "@prod").must(t, 2, "spec.replica")
 	d.write(t, "base/web.yaml", web+"  patches: [{patch: a}]\n")

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
+	"github.com/sluice-dev/sluice/operator/internal/report"
 	"github.com/sluice-dev/sluice/operator/internal/schema"
 )
 
@@ -28,6 +29,8 @@ type input struct {
 	// others are judged by the Gates that name their kind.
 	others []subject
 	files  *gather.Files
+	// faults of the overlays that are checked, by overlay.Set.Key.
+	faults map[string][]report.Fault
 	// seen has the first of each object, by kind and name.
 	seen map[string]overlay.Object
 	// told is where a user is told of what has no effect.
@@ -39,8 +42,10 @@ type input struct {
 type subject struct {
 	file string
 	// path and origins tell where in the source the object was written.
-	path     string
-	origins  *origins
+	path    string
+	origins *origins
+	// key of what it was read from, see overlay.Set.Key.
+	key      string
 	object   *unstructured.Unstructured
 	workload *v1beta1.Workload
 	invalid  field.ErrorList
@@ -48,7 +53,7 @@ type subject struct {
 
 // readInput reads what is checked and what the Gates need. Gates, Exemptions, Namespaces,
 // ConfigMaps and Secrets count wherever they stand; Workloads only in paths.
-func readInput(ctx context.Context, s streams, root string, paths, gates []string) (*input, error) {
+func readInput(ctx context.Context, s streams, root string, paths, gates []string, scope *scope) (*input, error) {
 	schemas, err := schema.Load(crds.Files)
 	if err != nil {
 		return nil, usage("load schemas: %w", err)
@@ -57,7 +62,7 @@ func readInput(ctx context.Context, s streams, root string, paths, gates []strin
 	if err != nil {
 		return nil, usage("%w", err)
 	}
-	in := &input{seen: map[string]overlay.Object{}, told: s.err, files: &gather.Files{
+	in := &input{seen: map[string]overlay.Object{}, told: s.err, faults: map[string][]report.Fault{}, files: &gather.Files{
 		OperatorNamespace: operatorNamespace,
 		Namespaces:        map[string]map[string]string{},
 		ConfigMaps:        map[string]map[string]string{},
@@ -68,9 +73,17 @@ func readInput(ctx context.Context, s streams, root string, paths, gates []strin
 		if err != nil {
 			return nil, usage("%w", err)
 		}
+		if scope != nil {
+			if err := scope.note(ctx, path, set, i < len(gates)); err != nil {
+				return nil, err
+			}
+		}
 		from := originsOf(set)
+		if i >= len(gates) {
+			in.faults[set.Key("")] = from.faults(set)
+		}
 		for _, o := range set.Objects {
-			if err := in.add(ctx, schemas, workloads, subject{file: o.File, path: o.Path, origins: from, object: o.Unstructured}, i >= len(gates)); err != nil {
+			if err := in.add(ctx, schemas, workloads, subject{file: o.File, path: o.Path, origins: from, key: set.Key(o.Path), object: o.Unstructured}, i >= len(gates)); err != nil {
 				return nil, err
 			}
 		}
@@ -104,6 +117,12 @@ func (in *input) add(ctx context.Context, schemas *schema.Set, workloads *conver
 
 // references are the core kinds that a decision may depend on.
 var references = map[string]bool{"Namespace": true, "ConfigMap": true, "Secret": true}
+
+// decides says whether an object changes how others are judged.
+func decides(o overlay.Object) bool {
+	gvk := o.GroupVersionKind()
+	return gvk.Group == v1beta1.GroupVersion.Group && gvk.Kind != v1beta1.WorkloadKind || gvk.Group == "" && references[gvk.Kind]
+}
 
 // once adds an object unless the very same was added before, as when a folder is named
 // for its Gates and to be checked. Two that differ are an error: if one of them counted,

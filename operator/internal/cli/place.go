@@ -33,6 +33,19 @@ func (o *origins) secretsOf(file string) *redact.Secrets {
 	return known.(func() *redact.Secrets)()
 }
 
+// faults of an overlay that Kustomize passes over in silence.
+func (o *origins) faults(set *overlay.Set) []report.Fault {
+	objects := make([]source.Object, 0, len(set.Objects))
+	for _, x := range set.Objects {
+		objects = append(objects, source.Object{Content: x.Object, Path: x.Path})
+	}
+	found := o.Faults(objects)
+	for i := range found {
+		found[i].Place.Code = nil // which no object's secrets were looked for in
+	}
+	return found
+}
+
 // places finds the place of each finding about an object.
 func (sub subject) places() func(gate.Finding) report.Place {
 	var children *source.Children

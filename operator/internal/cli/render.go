@@ -28,7 +28,7 @@ func renderCommand(s streams) *cobra.Command {
 }
 
 func renderAll(ctx context.Context, s streams, root string, paths []string) error {
-	in, err := readInput(ctx, s, root, paths, nil)
+	in, err := readInput(ctx, s, root, paths, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"regexp"
 	"sort"
 	"strconv"
 	"strings"
 
 	"github.com/argoproj/gitops-engine/pkg/diff"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -230,6 +232,9 @@ func same(path string, want, have any) bool {
 	if empty(want) && empty(have) {
 		return true
 	}
+	if sameQuantity(path, want, have) {
+		return true
+	}
 	w, wantText := want.(string)
 	h, haveText := have.(string)
 	switch {
@@ -241,6 +246,19 @@ func same(path string, want, have any) bool {
 		return isNumber(want, h)
 	}
 	return false
+}
+
+// amounts are the fields that hold quantities, in any kind. Of an object with a field that
+// its type does not know, they are not normalised by it.
+var amounts = regexp.MustCompile(`\.(requests|limits|capacity)\.`)
+
+func sameQuantity(path string, want, have any) bool {
+	if !amounts.MatchString(path) {
+		return false
+	}
+	w, wantErr := resource.ParseQuantity(fmt.Sprint(want))
+	h, haveErr := resource.ParseQuantity(fmt.Sprint(have))
+	return wantErr == nil && haveErr == nil && w.Cmp(h) == 0
 }
 
 // isNumber says whether v is the whole number that text spells. JSON numbers are float64.

@@ -116,6 +116,15 @@ const (
 	LintBuilds = 500
 	// GitErrorBytes is how much is shown of what git says when it fails.
 	GitErrorBytes = 1 << 10
+	// CheckParallel is how many objects one check judges at a time: most of a judgement is
+	// waiting for a registry, of which RegistryConcurrency requests run at once.
+	CheckParallel = 16
+	// ProgressEvery is how often the command says how far it is, on a terminal.
+	ProgressEvery = 200 * time.Millisecond
+	// GitCall is for one command of git; a diff of 100,000 files takes a second.
+	GitCall = 30 * time.Second
+	// GitOutputBytes is how much of a list of files is read: 160,000 names of 100 bytes.
+	GitOutputBytes = 16 << 20
 	// ConversionBytes is the largest request to convert between API versions that is read.
 	// The API server asks for one object at a time, of 1.5 MiB in etcd at most; a write has
 	// at most 3 MiB.

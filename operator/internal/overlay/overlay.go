@@ -45,6 +45,15 @@ type Set struct {
 	Shown func(string) string
 }
 
+// Key is what a file of the set counts as: itself, or the overlay that is built of it and
+// of others.
+func (s *Set) Key(file string) string {
+	if s.Kustomization != "" {
+		file = s.Kustomization + "/"
+	}
+	return filepath.Join(s.Root, file) + "\x00" + s.Kustomization
+}
+
 // Stdin is the path that stands for standard input.
 const Stdin = "-"
 

@@ -292,9 +292,16 @@ func (t *trace) image() bool {
 }
 
 // retag is what an entry of images makes of an image, and the key that decided; "" when
-// it is not its image.
+// it is not its image. To Kustomize the name is a pattern.
 func retag(entry *yaml.Node, image string) (next, key string) {
-	pattern, err := regexp.Compile("^" + text(entry, "name") + "(:[a-zA-Z0-9_.{}-]*)?(@[a-zA-Z0-9]+([.+_-][a-zA-Z0-9]+)*:[a-zA-Z0-9_.{}-]*)?$")
+	called := text(entry, "name")
+	if called == "" || !strings.ContainsAny(called, `\+*?()|[]{}^$`) && len(image) < len(called) {
+		return image, ""
+	}
+	if begin, _, _ := strings.Cut(called, "."); !strings.ContainsAny(called, `\+*?()|[]{}^$`) && !strings.HasPrefix(image, begin) {
+		return image, "" // without compiling the pattern
+	}
+	pattern, err := regexp.Compile("^" + called + "(:[a-zA-Z0-9_.{}-]*)?(@[a-zA-Z0-9]+([.+_-][a-zA-Z0-9]+)*:[a-zA-Z0-9_.{}-]*)?$")
 	if err != nil || !pattern.MatchString(image) {
 		return image, ""
 	}

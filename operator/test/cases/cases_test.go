@@ -26,6 +26,16 @@ func TestCases_Images(t *testing.T) {
 	}
 }
 
+func TestCases_Kustomize(t *testing.T) {
+	for _, c := range kustomizeCases {
+		t.Run(fmt.Sprintf("%d %s", c.number, c.name), func(t *testing.T) {
+			if err := c.run(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // row is one line of the table in docs/image-trust.md.
 type row struct{ format, signer, registry, byDigest, byTag string }
 

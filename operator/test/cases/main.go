@@ -1,5 +1,6 @@
-// Command cases runs known cases of image trust, each with its right answer, and prints
-// for each its number, what is right and what Sluice says. It exits 1 if they differ.
+// Command cases runs known cases of image trust and of overlays, each with its right
+// answer, and prints for each its number, what is right and what Sluice says. It exits 1 if
+// they differ.
 package main
 
 import (
@@ -31,6 +32,16 @@ func main() {
 		}
 		failed++
 		fmt.Printf("images %2d  right: %-5s  ours: %-5s  WRONG %s: %v\n", c.number, c.right, verdict.Outcome, c.name, err)
+	}
+	for _, c := range kustomizeCases {
+		err := c.run(context.Background())
+		if err == nil {
+			passed++
+			fmt.Printf("kustomize %2d  right: %s  ok    %s\n", c.number, c.right, c.name)
+			continue
+		}
+		failed++
+		fmt.Printf("kustomize %2d  right: %s  WRONG %s: %v\n", c.number, c.right, c.name, err)
 	}
 	fmt.Printf("%d passed, %d failed\n", passed, failed)
 	if failed > 0 {

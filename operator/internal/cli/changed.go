@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/overlay"
+)
+
+// changes is what a Git work tree has that a base had not, committed or not.
+type changes struct {
+	// top is the work tree's root.
+	top string
+	// files that were added, changed or deleted, by their path below top.
+	files map[string]bool
+	// deleted are those that are gone: nothing that is read can tell whose they were.
+	deleted []string
+}
+
+// changesSince asks git, in the work tree that holds folder. Nothing that the repository
+// configures is run for it.
+func changesSince(ctx context.Context, folder, base string) (*changes, error) {
+	if base == "" || strings.HasPrefix(base, "-") {
+		return nil, usage("--changed=%s: a branch, tag or commit has to be named", base)
+	}
+	top, err := git(ctx, folder, "rev-parse", "--show-toplevel")
+	if err != nil {
+		return nil, err
+	}
+	c := &changes{top: strings.TrimRight(string(top), "\n"), files: map[string]bool{}}
+	diff := []string{"diff", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", "-z"}
+	ways := [][]string{
+		append(diff, "--end-of-options", base+"...HEAD", "--"),
+		append(diff, "HEAD", "--"),
+		{"ls-files", "--others", "--exclude-standard", "-z"},
+	}
+	for _, args := range ways {
+		out, err := git(ctx, c.top, args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range strings.Split(string(out), "\x00") {
+			if file == "" || c.files[file] {
+				continue
+			}
+			c.files[file] = true
+			if _, err := os.Lstat(filepath.Join(c.top, file)); errors.Is(err, os.ErrNotExist) {
+				c.deleted = append(c.deleted, file)
+			}
+		}
+	}
+	return c, nil
+}
+
+// ignored adds files that git is told to ignore: whether they differ, nobody knows.
+func (c *changes) ignored(ctx context.Context, files []string) error {
+	var list bytes.Buffer
+	for _, file := range files {
+		if resolved, err := filepath.EvalSymlinks(file); err == nil {
+			file = resolved
+		}
+		below, err := filepath.Rel(c.top, file)
+		if err != nil || below == ".." || strings.HasPrefix(below, "../") {
+			continue // outside, and so it counts as changed
+		}
+		list.WriteString(filepath.ToSlash(below) + "\x00")
+	}
+	out, err := gitWith(ctx, &list, c.top, "check-ignore", "-z", "--stdin")
+	if code := new(exec.ExitError); errors.As(err, &code) && code.ExitCode() == 1 {
+		return nil // none of them
+	}
+	if err != nil {
+		return err
+	}
+	for _, file := range strings.Split(string(out), "\x00") {
+		if file != "" {
+			c.files[file] = true
+		}
+	}
+	return nil
+}
+
+// git runs one command of git, with a bound on its time and its output.
+func git(ctx context.Context, folder string, args ...string) ([]byte, error) {
+	return gitWith(ctx, nil, folder, args...)
+}
+
+func gitWith(ctx context.Context, in io.Reader, folder string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, limits.GitCall)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", folder, "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "--no-pager"}, args...)...)
+	cmd.Env = append(os.Environ(), "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
+	var out, errOut bounded
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &out, &errOut
+	err := cmd.Run()
+	switch {
+	case out.over:
+		return nil, usage("--changed: git lists more than %d bytes of file names (limits.GitOutputBytes)", limits.GitOutputBytes)
+	case err != nil:
+		said := strings.TrimSpace(errOut.String())
+		return nil, usage("--changed: git %s in %s: %w: %s; in CI fetch the base too (fetch-depth: 0)", args[0], folder, err, said)
+	}
+	return out.Bytes(), nil
+}
+
+// bounded is a buffer that keeps limits.GitOutputBytes.
+type bounded struct {
+	bytes.Buffer
+	over bool
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > limits.GitOutputBytes {
+		b.over = true
+		return 0, errors.New("too much output")
+	}
+	return b.Buffer.Write(p)
+}
+
+// has says whether a file was touched: by its own name, by a link on the way to it, or
+// where links lead to.
+func (c *changes) has(file string) bool {
+	names := []string{file}
+	if resolved, err := filepath.EvalSymlinks(file); err == nil && resolved != file {
+		names = append(names, resolved)
+	}
+	for _, name := range names {
+		below, err := filepath.Rel(c.top, name)
+		if err != nil || below == ".." || strings.HasPrefix(below, "../") {
+			return true // outside of what git can compare
+		}
+		for below = filepath.ToSlash(below); below != "." && below != ""; below = parent(below) {
+			if c.files[below] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func parent(name string) string {
+	i := strings.LastIndexByte(name, '/')
+	if i < 0 {
+		return ""
+	}
+	return name[:i]
+}
+
+// scope decides what of the input a change touches.
+type scope struct {
+	base string
+	// trees by the folder that they were asked for.
+	trees map[string]*changes
+	// all says why everything has to be judged, "" while it has not.
+	all string
+	// touched are the files, and the overlays by their folder, that are judged.
+	touched map[string]bool
+}
+
+func newScope(base string) *scope {
+	return &scope{base: base, trees: map[string]*changes{}, touched: map[string]bool{}}
+}
+
+// note takes in what was read for one path. rules says that it was named by --gate.
+func (s *scope) note(ctx context.Context, path string, set *overlay.Set, rules bool) error {
+	if set.Root == "" {
+		// Standard input is in no work tree. It is judged, and if it has rules, so is all.
+		s.touched[set.Key("-")] = true
+		if rules || hasRules(set) {
+			s.all = "the rules come from standard input"
+		}
+		return nil
+	}
+	tree, ok := s.trees[set.Root]
+	if !ok {
+		var err error
+		if tree, err = changesSince(ctx, set.Root, s.base); err != nil {
+			return err
+		}
+		s.trees[set.Root] = tree
+	}
+	abs, err := filepath.Abs(path)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return usage("%w", err)
+	}
+	for _, gone := range tree.deleted {
+		if below, err := filepath.Rel(abs, filepath.Join(tree.top, gone)); err == nil && !strings.HasPrefix(below, "..") {
+			s.all = gone + " was deleted"
+		}
+	}
+	var read []string
+	for file := range set.Files {
+		read = append(read, filepath.Join(set.Root, filepath.FromSlash(file)))
+	}
+	if err := tree.ignored(ctx, read); err != nil {
+		return err
+	}
+	for file := range set.Files {
+		if !tree.has(filepath.Join(set.Root, filepath.FromSlash(file))) {
+			continue
+		}
+		s.touched[set.Key(file)] = true
+		if rules || hasRules(set) && (set.Kustomization != "" || hasRulesIn(set, file)) {
+			s.all = fmt.Sprintf("%s has rules, or what rules refer to", set.Shown(file))
+		}
+	}
+	return nil
+}
+
+// hasRules says whether a set has objects that decide how others are judged.
+func hasRules(set *overlay.Set) bool { return hasRulesIn(set, "") }
+
+func hasRulesIn(set *overlay.Set, file string) bool {
+	for _, o := range set.Objects {
+		if (file == "" || o.Path == file) && decides(o) {
+			return true
+		}
+	}
+	return false
+}
+
+// judged says whether a subject is to be judged.
+func (s *scope) judged(sub subject) bool { return s == nil || s.all != "" || s.touched[sub.key] }
