@@ -19,7 +19,6 @@ var layers = map[string]int{
 	"internal/gate": 1, "internal/graph": 1, "internal/crdcompat": 1, "internal/revision": 1, "internal/metrics": 1, "internal/kustomize": 1, "internal/schema": 1, "internal/rollout": 1,
 	"internal/gate/": 2, "internal/images": 2, "internal/delta": 2, "internal/ignore": 2, "internal/render": 2, "internal/overlay": 2, "internal/report": 2, "internal/conversion": 2,
 	"internal/registry": 3, "internal/trust": 3, "internal/analysis": 3, "internal/gate/signature": 3, // over gate/policy, for policies over attestations
-	"internal/overlaydiff": 3, "internal/overlaylint": 3, "internal/live": 3, "internal/standing": 3,
 	"internal/gather": 4, "internal/scaffold": 4,
 	"internal/controller/": 5, "internal/admission": 5,
 	"internal/testkit": 6,
@@ -28,6 +27,9 @@ var layers = map[string]int{
 	"internal/cli":       9,
 	"cmd/":               10, "internal/gate/policy/policydocs": 10, "internal/rollout/rolloutdocs": 10,
 	"test/": 11,
+
+	// What the command has beside the gate.
+	"internal/overlaydiff": 3, "internal/overlaylint": 3, "internal/live": 3, "internal/standing": 3,
 }
 
 // never lists what a package must not import although its layer would allow it.
