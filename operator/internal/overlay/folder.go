@@ -38,7 +38,7 @@ func Open(root, name string) (*Folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open root: %w", err)
 	}
-	f := &Folder{fsys: &rooted{root: handle, shown: fromHere(rootPath)}, below: inside(below)}
+	f := &Folder{fsys: &rooted{root: handle, shown: fromHere(rootPath), content: map[string][]byte{}}, below: inside(below)}
 	if err := refuse(f.fsys, below); err != nil {
 		handle.Close()
 		return nil, err
@@ -62,7 +62,7 @@ type Built struct {
 // Build builds the overlay. Where edit is not nil, it changes the kustomization in file
 // first; it may only take parts out, since what it put in would not be checked.
 func (f *Folder) Build(file string, edit func(*types.Kustomization)) (Built, error) {
-	f.fsys.files = 0
+	f.fsys.files, f.fsys.bytes, f.fsys.content = 0, 0, map[string][]byte{}
 	fsys := &edited{originated: &originated{rooted: f.fsys, folder: f.below}, file: file, edit: edit, read: map[string]bool{}}
 	resources, err := kustomize.Build(fsys, "/"+f.below)
 	if f.fsys.over != nil {
