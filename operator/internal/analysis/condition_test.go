@@ -3,6 +3,7 @@ package analysis
 import (
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,7 +79,8 @@ func pattern(t testing.TB) *regexp.Regexp {
 	if err := yaml.Unmarshal(raw, &crd); err != nil {
 		t.Fatal(err)
 	}
-	field := *crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+	stored := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
+	field := *crd.Spec.Versions[stored].Schema.OpenAPIV3Schema
 	for _, name := range []string{"spec", "rollout", "canary", "analysis", "metrics"} {
 		field = field.Properties[name]
 	}
