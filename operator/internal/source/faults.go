@@ -41,9 +41,7 @@ func (s *Sources) idleImages(objects []Object) []report.Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.reach()
-	for _, o := range objects {
-		s.waysTo(o.Path) // finds the layers
-	}
+	s.waysTo("") // nothing is there, but all layers are found on the way
 	folders := make([]string, 0, len(s.layers))
 	for folder := range s.layers {
 		folders = append(folders, folder)
