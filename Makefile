@@ -66,6 +66,8 @@ $(TOOLS)/kustomize: hack/tools/kustomize/go.sum
 	@hack/tools/build kustomize sigs.k8s.io/kustomize/kustomize/v5 $@ '15 s'
 $(TOOLS)/opa: hack/tools/opa/go.sum
 	@hack/tools/build opa github.com/open-policy-agent/opa $@ '1 min'
+$(TOOLS)/conftest: hack/tools/conftest/go.sum
+	@hack/tools/build conftest github.com/open-policy-agent/conftest $@ '5 min'
 $(TOOLS)/cosign: hack/tools/cosign/go.sum
 	@hack/tools/build cosign github.com/sigstore/cosign/v3/cmd/cosign $@ '3 min'
 # Without the service discoveries: clouds' client libraries are most of the program.
@@ -115,6 +117,10 @@ bench: tools ## Run the benchmarks, with allocations
 .PHONY: bench-reconcile
 bench-reconcile: build tools bin/benchreconcile ## Measure the operator under N Workloads; fails on too many requests
 	@bin/benchreconcile -n $(N)
+
+.PHONY: bench-check
+bench-check: bin/sluice $(TOOLS)/kustomize $(TOOLS)/conftest ## Time sluice check beside kustomize and conftest
+	@go run ./operator/test/bench/checkbench bin/sluice $(TOOLS)/kustomize $(TOOLS)/conftest
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME

@@ -58,21 +58,10 @@ func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input) []
 	results := make([]result, len(subjects))
 	var done atomic.Int64
 	stop := s.progress(&done, len(subjects))
-	work := make(chan int)
-	var all sync.WaitGroup
-	for range min(limits.CheckParallel, len(subjects)) {
-		all.Go(func() {
-			for i := range work {
-				results[i] = result{subjects[i], judgeOne(ctx, judge, subjects[i])}
-				done.Add(1)
-			}
-		})
-	}
-	for i := range subjects {
-		work <- i
-	}
-	close(work)
-	all.Wait()
+	inParallel(limits.CheckParallel, len(subjects), func(i int) {
+		results[i] = result{subjects[i], judgeOne(ctx, judge, subjects[i])}
+		done.Add(1)
+	})
 	stop()
 	var out []result
 	for _, r := range results {

@@ -4,19 +4,23 @@
 package overlay
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/resmap"
+	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/operator/internal/kustomize"
@@ -260,35 +264,49 @@ func bounded(name string, objects []Object) ([]Object, error) {
 const originAnnotation = "config.kubernetes.io/origin"
 
 func fromResources(fsys *rooted, built resmap.ResMap, below string) ([]Object, error) {
-	var objects []Object
-	for _, res := range built.Resources() {
-		raw, err := res.MarshalJSON()
-		if err != nil {
-			return nil, err
-		}
-		u := &unstructured.Unstructured{}
-		if err := u.UnmarshalJSON(raw); err != nil {
-			return nil, err
-		}
-		file := below
-		annotations := u.GetAnnotations()
-		var origin struct {
-			Path         string `json:"path"`
-			ConfiguredIn string `json:"configuredIn"`
-		}
-		if err := yaml.Unmarshal([]byte(annotations[originAnnotation]), &origin); err == nil {
-			if p := origin.Path + origin.ConfiguredIn; p != "" {
-				file = path.Join(below, p)
+	resources := built.Resources()
+	objects := make([]Object, len(resources))
+	failures := make([]error, len(resources))
+	// Most of it is JSON, written and read again: each core takes its share.
+	var all sync.WaitGroup
+	cores := runtime.GOMAXPROCS(0)
+	for core := range cores {
+		all.Go(func() {
+			for i := core; i < len(resources); i += cores {
+				objects[i], failures[i] = fromResource(fsys, resources[i], below)
 			}
-		}
-		delete(annotations, originAnnotation)
-		if len(annotations) == 0 {
-			annotations = nil
-		}
-		u.SetAnnotations(annotations)
-		objects = append(objects, Object{Unstructured: u, File: fsys.shown(file), Path: file})
+		})
 	}
-	return objects, nil
+	all.Wait()
+	return objects, errors.Join(failures...)
+}
+
+func fromResource(fsys *rooted, res *resource.Resource, below string) (Object, error) {
+	raw, err := res.MarshalJSON()
+	if err != nil {
+		return Object{}, err
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(raw); err != nil {
+		return Object{}, err
+	}
+	file := below
+	annotations := u.GetAnnotations()
+	var origin struct {
+		Path         string `json:"path"`
+		ConfiguredIn string `json:"configuredIn"`
+	}
+	if err := yaml.Unmarshal([]byte(annotations[originAnnotation]), &origin); err == nil {
+		if p := origin.Path + origin.ConfiguredIn; p != "" {
+			file = path.Join(below, p)
+		}
+	}
+	delete(annotations, originAnnotation)
+	if len(annotations) == 0 {
+		annotations = nil
+	}
+	u.SetAnnotations(annotations)
+	return Object{Unstructured: u, File: fsys.shown(file), Path: file}, nil
 }
 
 // originated shows Kustomize the kustomization in folder with origin annotations asked

@@ -41,9 +41,7 @@ func (s *Sources) idleImages(objects []Object) []report.Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.reach()
-	for _, o := range objects {
-		s.waysTo(o.Path) // finds the layers
-	}
+	s.waysTo("") // nothing is there, but all layers are found on the way
 	folders := make([]string, 0, len(s.layers))
 	for folder := range s.layers {
 		folders = append(folders, folder)
@@ -81,7 +79,7 @@ func (s *Sources) idle(entry *yaml.Node, objects []Object, last bool) string {
 			next, key := retag(entry, f.Image)
 			if key != "" && next != f.Image {
 				return fmt.Sprintf("does not reach %s %s: Kustomize changes images of pods, and of other kinds where a configuration says so; "+
-					"add the component kustomize/components/workloads of Sluice to this kustomization", images.ObjectName(o.Content), f.Path)
+					"add the component kustomize/components/workload-kustomize of Sluice to this kustomization", images.ObjectName(o.Content), f.Path)
 			}
 			if key != "" || retagged(entry, f.Image) {
 				reached = true

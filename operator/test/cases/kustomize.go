@@ -150,7 +150,7 @@ func component() (map[string]string, error) {
 	}
 	files := map[string]string{}
 	for _, name := range []string{"kustomization.yaml", "fields.yaml"} {
-		raw, err := os.ReadFile(filepath.Join(root, "kustomize/components/workloads", name))
+		raw, err := os.ReadFile(filepath.Join(root, "kustomize/components/workload-kustomize", name))
 		if err != nil {
 			return nil, err
 		}
@@ -168,7 +168,7 @@ func imagesOfWorkloads(ctx context.Context) error {
 	files["gate/gate.yaml"] = allGate + "  images: [{match: registry.example.com/**, require: none}]\n" + shopSpace
 	const entry = "images:\n- {name: registry.example.com/shop/web, newTag: v2}\n"
 	files["overlay/kustomization.yaml"] = "resources: [../base]\n" + entry
-	if err := check(ctx, files, cli.ExitUsage, "does not reach Workload/shop/web spec.image", "kustomize/components/workloads"); err != nil {
+	if err := check(ctx, files, cli.ExitUsage, "does not reach Workload/shop/web spec.image", "kustomize/components/workload-kustomize"); err != nil {
 		return err
 	}
 	files["overlay/kustomization.yaml"] = "resources: [../base]\ncomponents: [../component]\n" + entry

@@ -1,0 +1,190 @@
+// Command checkbench times `sluice check` on a thousand Workloads and 16 policies beside
+// `kustomize build` alone and `kustomize build | conftest test`, in turn in one run, and
+// prints a table. It exits 1 where a figure is past its bound.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	workloads = 1000
+	policies  = 16
+	rounds    = 5
+)
+
+// figure is the best of all rounds: the machine has other things to do.
+type figure struct {
+	name string
+	run  func() (time.Duration, int64, error)
+	wall time.Duration
+	// peak resident memory of the largest process, in KiB.
+	peak int64
+}
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "checkbench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 3 {
+		return errors.New("usage: checkbench SLUICE KUSTOMIZE CONFTEST")
+	}
+	dir, err := os.MkdirTemp("", "checkbench-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := fleet(dir); err != nil {
+		return err
+	}
+	sluice, kustomize, conftest := args[0], args[1], args[2]
+	overlay, gate, rego := filepath.Join(dir, "overlay"), filepath.Join(dir, "gate"), filepath.Join(dir, "policy")
+	empty := filepath.Join(dir, "none")
+	check := func(gate string) func() (time.Duration, int64, error) {
+		return func() (time.Duration, int64, error) {
+			return timed(exec.Command(sluice, "check", overlay, "--root", dir, "--gate", gate))
+		}
+	}
+	figures := []*figure{
+		{name: "kustomize build", run: func() (time.Duration, int64, error) { return timed(exec.Command(kustomize, "build", overlay)) }},
+		{name: "kustomize build | conftest test", run: func() (time.Duration, int64, error) {
+			return piped(exec.Command(kustomize, "build", overlay), exec.Command(conftest, "test", "--policy", rego, "-"))
+		}},
+		{name: "sluice check", run: check(gate)},
+		{name: "sluice check, no policies", run: check(empty)},
+	}
+	for range rounds {
+		for _, f := range figures {
+			wall, peak, err := f.run()
+			if err != nil {
+				return fmt.Errorf("%s: %w", f.name, err)
+			}
+			if f.wall == 0 || wall < f.wall {
+				f.wall = wall
+			}
+			f.peak = max(f.peak, peak)
+		}
+	}
+	return table(figures)
+}
+
+func table(figures []*figure) error {
+	build, pipe, ours, bare := figures[0], figures[1], figures[2], figures[3]
+	fmt.Printf("%d Workloads, best of %d rounds\n%-34s %9s %9s %8s\n", workloads, rounds, "", "wall", "of build", "peak")
+	for _, f := range figures {
+		fmt.Printf("%-34s %7.2f s %8.2fx %4d MiB\n", f.name, f.wall.Seconds(), f.wall.Seconds()/build.wall.Seconds(), f.peak>>10)
+	}
+	judging := ours.wall - bare.wall
+	fmt.Printf("%-34s %7.2f s\n", "policies alone (the difference)", judging.Seconds())
+	var past []string
+	if ours.wall.Seconds() > 1.1*build.wall.Seconds() {
+		past = append(past, "sluice check takes more than 1.1 times kustomize build")
+	}
+	if judging > 200*time.Millisecond {
+		past = append(past, "the policies take more than 0.2 s")
+	}
+	if ours.peak >= pipe.peak {
+		past = append(past, "sluice check takes more memory than conftest")
+	}
+	if len(past) > 0 {
+		return errors.New(strings.Join(past, "; "))
+	}
+	return nil
+}
+
+// timed runs a command that has to succeed.
+func timed(cmd *exec.Cmd) (time.Duration, int64, error) {
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = io.Discard, &said
+	start := time.Now()
+	if err := cmd.Run(); err != nil {
+		return 0, 0, fmt.Errorf("%w: %s", err, said.String())
+	}
+	return time.Since(start), peak(cmd), nil
+}
+
+func piped(from, to *exec.Cmd) (time.Duration, int64, error) {
+	out, err := from.StdoutPipe()
+	if err != nil {
+		return 0, 0, err
+	}
+	to.Stdin = out
+	start := time.Now()
+	if err := from.Start(); err != nil {
+		return 0, 0, err
+	}
+	_, larger, err := timed(to)
+	err = errors.Join(err, from.Wait())
+	return time.Since(start), max(larger, peak(from)), err
+}
+
+func peak(cmd *exec.Cmd) int64 {
+	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return 0
+	}
+	return usage.Maxrss
+}
+
+func fleet(dir string) error {
+	write := func(name, content string) error {
+		file := filepath.Join(dir, name)
+		return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600))
+	}
+	var resources strings.Builder
+	var failed error
+	for i := range workloads {
+		fmt.Fprintf(&resources, "- w%d.yaml\n", i)
+		failed = errors.Join(failed, write(fmt.Sprintf("base/w%d.yaml", i), fmt.Sprintf(workload, i)))
+	}
+	for i := range policies {
+		failed = errors.Join(failed, write(fmt.Sprintf("policy/p%d.rego", i), fmt.Sprintf(policy, i)))
+	}
+	const head = "apiVersion: sluice.dev/v1beta1\nkind: Gate\nmetadata: {name: prod}\nspec:\n  environment: prod\n  match: {namespaceSelector: {matchLabels: {environment: prod}}}\n  images: [{match: registry.example.com/**, require: none}]\n"
+	const namespace = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {environment: prod}}\n"
+	return errors.Join(failed,
+		write("base/kustomization.yaml", "resources:\n"+resources.String()), write("overlay/kustomization.yaml", "resources: [../base]\n"),
+		// Restricted, reliability and gitops are 16 policies.
+		write("gate/gate.yaml", head+"  policies: [{builtin: restricted}, {builtin: reliability}, {builtin: gitops}]\n"+namespace), write("none/gate.yaml", head+namespace))
+}
+
+const workload = `apiVersion: sluice.dev/v1beta1
+kind: Workload
+metadata:
+  name: w%[1]d
+  namespace: shop
+spec:
+  image: registry.example.com/shop/w%[1]d:1.0.%[1]d
+  replicas: 3
+  ports:
+  - {name: http, port: 8080}
+  resources:
+    requests: {cpu: 100m, memory: 128Mi}
+    limits: {memory: 256Mi}
+  probes:
+    readiness:
+      httpGet: {path: /ready, port: http}
+`
+
+// policy is what conftest is given: one look at the Workload, where ours look at each of
+// its children.
+const policy = `package main
+
+deny contains msg if {
+	input.kind == "Workload"
+	input.spec.replicas > 100 + %[1]d
+	msg := sprintf("%%s: too many replicas", [input.metadata.name])
+}
+`
