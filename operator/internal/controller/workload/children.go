@@ -272,7 +272,7 @@ func assemble(s *scope) ([]*unstructured.Unstructured, error) {
 		}
 		if pods {
 			its := next
-			if c := s.release.course; revision != s.release.revision && c != nil && c.Mark != nil {
+			if c := s.release.course; s.twoRevisions() && revision != s.release.revision && c.Mark != nil {
 				its = *c.Mark
 			}
 			if err := stampPods(u, its); err != nil {

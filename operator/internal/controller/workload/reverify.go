@@ -34,15 +34,15 @@ func (s *scope) rest() time.Duration {
 // that say what was done. While a rollout is under way, what is denied is the new revision,
 // and the pods of the stable one are not touched for it; once it went back, it is that one.
 func (r *Reconciler) enforce(ctx context.Context, s *scope, denial *obstacle) error {
-	rollout := s.release.underWay() && !s.wentBack()
-	if !s.runs() || rollout && (s.judgement.Denied != v1beta1.OnFailureScaleToZero || canaryOf(s.owned) == nil) {
+	canary := canaryOf(s.owned) != nil && s.judgement.Denied == v1beta1.OnFailureScaleToZero
+	if !s.runs() || s.besides() && !canary {
 		s.memory.denied = time.Time{}
 		return denial
 	}
 	if s.memory.denied.IsZero() {
 		s.memory.denied = s.now
 	}
-	if rollout {
+	if canary {
 		return r.withdrawCanary(ctx, s, denial)
 	}
 	switch s.judgement.Denied {
@@ -52,6 +52,16 @@ func (r *Reconciler) enforce(ctx context.Context, s *scope, denial *obstacle) er
 		return r.freeze(ctx, s, denial)
 	}
 	return denial
+}
+
+// besides says whether a rollout is under way, and the Workload's own pods have no part in
+// it yet.
+func (s *scope) besides() bool {
+	p := primary(s.owned)
+	if !s.release.underWay() || s.wentBack() || p == nil {
+		return false
+	}
+	return p.GetAnnotations()[annotationRevision] != s.release.course.Revision || partition(p) > 0
 }
 
 // runs says whether what was judged is what runs: this generation was allowed before, and

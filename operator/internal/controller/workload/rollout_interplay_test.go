@@ -281,6 +281,37 @@ func TestRollout_PodsOfADeniedCanaryGoWhereTheGateWantsNone(t *testing.T) {
 	b.calm(w, "denied")
 }
 
+func TestRollout_PodsOfADeniedRevisionGoInTheLastStepToo(t *testing.T) {
+	b := newGuarded(t, v1beta1.OnFailureScaleToZero)
+	w, _, after := b.canarying("web", stepwise)
+	b.passes(w)
+	b.must(w)
+	runs(t, b.child("Deployment", "web"), after, 4)
+	b.rotate()
+	b.restart()
+	b.must(w)
+	b.clock.move(limits.DenialStands)
+	for range 3 {
+		b.must(w)
+		b.collect()
+	}
+	b.expect(w, v1beta1.PhaseBlocked, reasonScaledToZero)
+	runs(t, b.child("Deployment", "web"), after, 0)
+	if b.child("Deployment", "web-canary") != nil {
+		t.Error("pods of a denied canary run on")
+	}
+	b.calm(w, "denied")
+	b.accept(signer)
+	b.must(w)
+	for range 2 {
+		b.passes(w)
+		b.must(w)
+	}
+	b.rests(w)
+	b.expect(w, v1beta1.PhaseReady, reasonReady)
+	runs(t, b.child("Deployment", "web"), after, 4)
+}
+
 // A new revision that refers to another Secret is no reason to restart the old one's pods.
 func TestRollout_ANewReferenceLeavesThePodsOfTheStableRevisionAlone(t *testing.T) {
 	b := newBench(t)

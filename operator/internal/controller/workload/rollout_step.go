@@ -146,10 +146,16 @@ func (s *scope) keeps() int32 {
 	return max(0, last-s.pods())
 }
 
+// twoRevisions says whether a canary is to run beside the stable revision.
+func (s *scope) twoRevisions() bool {
+	stage := s.release.stage
+	return (stage == rollout.InCanary || stage == rollout.Failed) && isCanary(&s.workload.Spec)
+}
+
 // shape turns the judged children into those that the stage of the rollout asks for. All
 // that it changes is how many pods run which of two judged templates.
 func (s *scope) shape(children []map[string]any) ([]map[string]any, error) {
-	if stage := s.release.stage; stage != rollout.InCanary && stage != rollout.Failed || !isCanary(&s.workload.Spec) {
+	if !s.twoRevisions() {
 		return children, nil
 	}
 	var out []map[string]any
