@@ -56,8 +56,8 @@ type Decision struct {
 }
 
 // Progress is what is known of a rollout at its current step. Whoever keeps it starts each
-// step with nothing but Plan, Step and Began. What is lost in a restart, Began apart, is
-// gathered again: the step is then watched for longer.
+// step with nothing but Plan, Step and Began. What is lost in a restart is gathered again,
+// and Began is when the new process came to the step: it is then watched for longer.
 type Progress struct {
 	// Plan of the rollout.
 	Plan Plan

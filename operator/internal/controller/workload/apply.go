@@ -82,7 +82,8 @@ func ownerless(d, live *unstructured.Unstructured) bool {
 // drifted tells what others changed from what the spec changed.
 func drifted(s *scope, d, live *unstructured.Unstructured, changes []delta.Change) bool {
 	if live == nil {
-		return s.complete
+		// A canary's Deployment comes and goes within a generation.
+		return s.complete && d.GetLabels()[labelTrack] != trackCanary
 	}
 	if disowned(d, live) {
 		// Without this, whoever changes a child and the operator's note on it would have the

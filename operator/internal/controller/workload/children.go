@@ -271,7 +271,11 @@ func assemble(s *scope) ([]*unstructured.Unstructured, error) {
 			revision = s.release.revision
 		}
 		if pods {
-			if err := stampPods(u, next); err != nil {
+			its := next
+			if c := s.release.course; s.twoRevisions() && revision != s.release.revision && c.Mark != nil {
+				its = *c.Mark
+			}
+			if err := stampPods(u, its); err != nil {
 				return nil, about("mark the pod template of", u.GetKind(), u, err)
 			}
 		}

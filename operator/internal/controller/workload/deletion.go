@@ -88,12 +88,12 @@ func (r *Reconciler) sweep(ctx context.Context, s *scope) error {
 }
 
 // dismiss deletes or releases the children in scope, and says whether that was all there
-// is to wait for.
+// is to wait for. Records are of use to the Workload alone.
 func (r *Reconciler) dismiss(ctx context.Context, s *scope) (bool, error) {
 	orphan := s.workload.Spec.DeletionPolicy == v1beta1.DeletionPolicyOrphan
 	gone := true
 	for _, c := range s.owned {
-		if orphan {
+		if orphan && c.GetKind() != kindRecord {
 			if err := r.orphan(ctx, s, c); err != nil {
 				return false, err
 			}

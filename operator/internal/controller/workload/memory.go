@@ -39,6 +39,8 @@ type memory struct {
 	asDesired map[childKey]string
 	// resolved is what tags were resolved to when the generation was allowed.
 	resolved resolved
+	// stable is the record of the stable revision, should someone delete it.
+	stable *record
 	// course is how far a rollout is, and vigil what was seen of its step.
 	course *course
 	vigil  vigil

@@ -71,7 +71,11 @@ func (s *scope) recorded() *record {
 // the records before it. It comes last: what is dropped is what a rollback would need.
 func (r *Reconciler) keepStable(ctx context.Context, s *scope) error {
 	rel := &s.release
-	if !watchful(&s.workload.Spec) || rel.stage != rollout.Settled || rel.back || !s.serves(primary(s.owned)) {
+	if !watchful(&s.workload.Spec) {
+		// Later, what was stable once would be taken for what runs.
+		return r.dropRecords(ctx, s)
+	}
+	if rel.stage != rollout.Settled || rel.back || !s.serves(primary(s.owned)) {
 		return nil
 	}
 	if c := rel.course; c != nil && !c.Done {
@@ -88,6 +92,7 @@ func (r *Reconciler) keepStable(ctx context.Context, s *scope) error {
 		}
 		rel.stable = k
 	}
+	s.memory.stable = rel.stable
 	s.memory.course, rel.course = nil, nil
 	return r.dropRecords(ctx, s)
 }
@@ -113,10 +118,25 @@ func (s *scope) recordObject(k *record) *unstructured.Unstructured {
 	return u
 }
 
+// keepRecord puts the record back that someone deleted: without one, what is new would go
+// to every pod at once.
+func (r *Reconciler) keepRecord(ctx context.Context, s *scope) error {
+	k := s.release.stable
+	if k == nil || s.recorded() != nil {
+		return nil
+	}
+	return r.write(ctx, s, s.recordObject(k), nil, r.applyChild, r.applyChild)
+}
+
+// dropRecords deletes all records but that of the stable revision.
 func (r *Reconciler) dropRecords(ctx context.Context, s *scope) error {
+	stable := ""
+	if s.release.stable != nil {
+		stable = s.release.stable.name
+	}
 	kept := s.owned[:0:0]
 	for _, c := range s.owned {
-		if c.GetKind() != kindRecord || c.GetName() == s.release.stable.name {
+		if c.GetKind() != kindRecord || c.GetName() == stable {
 			kept = append(kept, c)
 			continue
 		}

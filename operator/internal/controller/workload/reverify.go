@@ -32,14 +32,18 @@ func (s *scope) rest() time.Duration {
 // enforce does what the Gates want done to what runs when it is denied, and only then: a
 // denied update leaves the last good children as they are. It returns the denial, in words
 // that say what was done. While a rollout is under way, what is denied is the new revision,
-// and the pods of the stable one are not touched for it.
+// and the pods of the stable one are not touched for it; once it went back, it is that one.
 func (r *Reconciler) enforce(ctx context.Context, s *scope, denial *obstacle) error {
-	if !s.runs() || s.release.underWay() {
+	canary := canaryOf(s.owned) != nil && s.judgement.Denied == v1beta1.OnFailureScaleToZero
+	if !s.runs() || s.besides() && !canary {
 		s.memory.denied = time.Time{}
 		return denial
 	}
 	if s.memory.denied.IsZero() {
 		s.memory.denied = s.now
+	}
+	if canary {
+		return r.withdrawCanary(ctx, s, denial)
 	}
 	switch s.judgement.Denied {
 	case v1beta1.OnFailureScaleToZero:
@@ -48,6 +52,16 @@ func (r *Reconciler) enforce(ctx context.Context, s *scope, denial *obstacle) er
 		return r.freeze(ctx, s, denial)
 	}
 	return denial
+}
+
+// besides says whether a rollout is under way, and the Workload's own pods have no part in
+// it yet.
+func (s *scope) besides() bool {
+	p := primary(s.owned)
+	if !s.release.underWay() || s.wentBack() || p == nil {
+		return false
+	}
+	return p.GetAnnotations()[annotationRevision] != s.release.course.Revision || partition(p) > 0
 }
 
 // runs says whether what was judged is what runs: this generation was allowed before, and
@@ -129,6 +143,18 @@ func denied(done, denial *obstacle, err error) *obstacle {
 	return denial
 }
 
+// withdrawCanary takes the Deployment of a canary away, once its denial has stood for a
+// while. It is made again when the gate allows it.
+func (r *Reconciler) withdrawCanary(ctx context.Context, s *scope, denial *obstacle) error {
+	if left := s.memory.denied.Add(limits.DenialStands).Sub(s.now); left > 0 {
+		s.lookAgain(left)
+		return denial
+	}
+	canary := canaryOf(s.owned)
+	s.memory.lose(keyOf(canary))
+	return denied(denial, denial, r.remove(ctx, canary))
+}
+
 func scaledToZero(live *unstructured.Unstructured) bool {
 	_, scaled := live.GetAnnotations()[annotationScaled]
 	replicas, found, _ := unstructured.NestedInt64(live.Object, replicasPath...)
@@ -140,7 +166,8 @@ func scaledToZero(live *unstructured.Unstructured) bool {
 // were allowed.
 func (r *Reconciler) resume(ctx context.Context, s *scope) error {
 	p := primary(s.owned)
-	if p == nil {
+	if p == nil || find(s.desired, p) == nil {
+		// Beside a canary, the pods of a stable revision that is not allowed any more stay away.
 		return nil
 	}
 	before, scaled := p.GetAnnotations()[annotationScaled]

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/delta"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/rollout"
 )
@@ -54,9 +56,10 @@ type course struct {
 	Digest   string `json:"digest,omitempty"`
 	// Asked is a hash of the spec, see asked. The same is not tried again once it failed.
 	Asked string `json:"asked"`
-	// Step of the plan, from 0, and when it began, in Unix seconds.
-	Step  int   `json:"step"`
-	Began int64 `json:"began"`
+	// Step of the plan, from 0.
+	Step int `json:"step"`
+	// Mark of the pods of the stable revision, which keep it.
+	Mark *mark `json:"mark,omitempty"`
 	// Done: every step passed.
 	Done bool `json:"done,omitempty"`
 	// Failed, with why and what was measured.
@@ -83,6 +86,8 @@ type release struct {
 	old *gather.Judgement
 	// barred says that the way back is not allowed.
 	barred bool
+	// watched says that this reconcile looked at the step.
+	watched bool
 	// revision of the pod template that the spec, or the way back, asks for.
 	revision string
 }
@@ -133,11 +138,38 @@ func (r *Reconciler) recallRollout(_ context.Context, s *scope) error {
 	if !watchful(spec) {
 		return nil
 	}
-	s.release.stable = s.recorded()
+	if s.release.stable = s.recorded(); s.release.stable == nil {
+		s.release.stable = s.memory.stable
+	}
+	s.memory.stable = s.release.stable
 	s.release.course = s.courseBefore()
 	c := s.release.course
 	s.release.back = c != nil && c.Failed && c.Asked == asked(spec) && spec.Rollout.RollbackOnFailure && s.release.stable != nil
+	s.release.stage = s.stageBefore()
 	return nil
+}
+
+// stageBefore is the stage as the reconcile before left it. It is told where this one does
+// not come to steer: what cannot be looked at is not Ready for that.
+func (s *scope) stageBefore() rollout.Release {
+	c := s.release.course
+	switch {
+	case c == nil || c.Done || c.Asked != asked(&s.workload.Spec), !c.Failed && !isCanary(&s.workload.Spec):
+		return rollout.Settled
+	case !c.Failed:
+		return rollout.InCanary
+	case !s.release.back:
+		return rollout.Failed
+	case s.wentBack() && delta.HealthOf(primary(s.owned)).Status == delta.Healthy:
+		return rollout.BackOnStable
+	}
+	return rollout.RollingBack
+}
+
+// wentBack says whether the stable revision alone was applied in place of the spec's.
+func (s *scope) wentBack() bool {
+	p := primary(s.owned)
+	return s.release.back && p != nil && p.GetAnnotations()[annotationRevision] == s.release.stable.Revision && canaryOf(s.owned) == nil
 }
 
 // courseBefore is the course as remembered, or after a restart as noted. A note that
@@ -162,9 +194,13 @@ func (s *scope) courseBefore() *course {
 // by a step or turns it back.
 func (r *Reconciler) steer(ctx context.Context, s *scope) error {
 	rel := &s.release
+	rel.stage = rollout.Settled
 	if !watchful(&s.workload.Spec) {
-		s.memory.course = nil
+		s.memory.course, s.memory.stable = nil, nil
 		return nil
+	}
+	if err := r.keepRecord(ctx, s); err != nil {
+		return err
 	}
 	rel.revision = revisionOf(s.judgement.Deployable())
 	s.memory.course = rel.course
@@ -187,17 +223,32 @@ func (r *Reconciler) steer(ctx context.Context, s *scope) error {
 			s.memory.course, rel.course = nil, nil
 			return nil
 		}
+	} else if gate.Worst(old.Verdicts).Outcome == gate.OutcomeDeny && scaledToZero(primary(s.owned)) {
+		// It is denied and has no pods any more: there is nothing to keep beside a canary.
+		s.memory.course, rel.course, s.memory.stable, rel.stable = nil, nil, nil, nil
+		return r.dropRecords(ctx, s)
 	}
 	if c := rel.course; c == nil || c.Revision != rel.revision || c.Asked != asked(&s.workload.Spec) {
-		rel.course = &course{Revision: rel.revision, Digest: s.judgement.Digests[s.workload.Spec.Image], Asked: asked(&s.workload.Spec), Began: s.now.Unix()}
+		rel.course = s.setOut()
 		s.memory.course, s.memory.vigil = rel.course, vigil{}
 	}
 	return r.onward(ctx, s)
 }
 
+// setOut is a course at its first step. The stable pods' mark is from before any course.
+func (s *scope) setOut() *course {
+	before, spec := s.release.course, &s.workload.Spec
+	c := &course{Revision: s.release.revision, Digest: s.judgement.Digests[spec.Image], Asked: asked(spec), Mark: marked(s)}
+	if before != nil && !before.Done && before.Mark != nil {
+		c.Mark = before.Mark
+	}
+	return c
+}
+
 // onward looks at the step that the course is at.
 func (r *Reconciler) onward(ctx context.Context, s *scope) error {
 	rel, c := &s.release, s.release.course
+	rel.watched = true
 	rel.plan = s.plan()
 	rel.stage = rollout.InCanary
 	if c.Failed {
@@ -216,7 +267,7 @@ func (r *Reconciler) onward(ctx context.Context, s *scope) error {
 			rel.stage = rollout.Settled
 		}
 	case rollout.Proceed:
-		c.Step, c.Began = c.Step+1, s.now.Unix()
+		c.Step++
 		s.memory.vigil = vigil{}
 		// What is told is how the next step stands.
 		rel.decision = rollout.Advance(s.progress(), s.now)
@@ -243,6 +294,14 @@ func (r *Reconciler) turnBack(ctx context.Context, s *scope) error {
 		return nil
 	}
 	s.judgement, rel.revision = rel.old, revisionOf(rel.old.Deployable())
+	// What the pods refer to is that of the stable revision again.
+	if rel.course.Mark != nil {
+		s.memory.mark = rel.course.Mark
+	}
+	s.seen, s.incomplete, s.lacking = "", false, nil
+	if err := r.waitForReferences(ctx, s); err != nil {
+		return err
+	}
 	return r.wayBack(ctx, s)
 }
 

@@ -22,6 +22,11 @@ import (
 // vigil is what the process remembers of the step that a rollout is at. After a restart
 // the step is watched anew.
 type vigil struct {
+	// began is when the step began, or this process came to it.
+	began time.Time
+	// blind is since when nobody could look: while the Workload is paused, or something in
+	// the way. That time counts neither for the step nor against it.
+	blind    time.Time
 	ready    bool
 	since    time.Time
 	measured time.Time
@@ -65,12 +70,32 @@ func (s *scope) pods() int32 { return s.release.plan.Steps[s.position()].Pods }
 // progress is what Advance has to know of the step at hand.
 func (s *scope) progress() rollout.Progress {
 	c, w := s.release.course, &s.memory.vigil
+	w.open(s.now)
 	if ready := s.stepReady(); ready != w.ready || w.since.IsZero() {
 		w.ready, w.since = ready, s.now
 	}
 	return rollout.Progress{
-		Plan: s.release.plan, Step: c.Step, Began: time.Unix(c.Began, 0), Ready: w.ready, Since: w.since,
+		Plan: s.release.plan, Step: c.Step, Began: w.began, Ready: w.ready, Since: w.since,
 		Measured: w.measured, Latest: w.latest, Failures: w.failures,
+	}
+}
+
+// open begins to look, or goes on where it could not for a while.
+func (w *vigil) open(now time.Time) {
+	if w.began.IsZero() {
+		*w = vigil{began: now}
+		return
+	}
+	if !w.blind.IsZero() {
+		gap := max(0, now.Sub(w.blind))
+		w.began, w.since, w.blind = w.began.Add(gap), w.since.Add(gap), time.Time{}
+	}
+}
+
+// close notes that a reconcile did not come to look at the step.
+func (w *vigil) close(now time.Time) {
+	if w.blind.IsZero() {
+		w.blind = now
 	}
 }
 
@@ -121,10 +146,16 @@ func (s *scope) keeps() int32 {
 	return max(0, last-s.pods())
 }
 
+// twoRevisions says whether a canary is to run beside the stable revision.
+func (s *scope) twoRevisions() bool {
+	stage := s.release.stage
+	return (stage == rollout.InCanary || stage == rollout.Failed) && isCanary(&s.workload.Spec)
+}
+
 // shape turns the judged children into those that the stage of the rollout asks for. All
 // that it changes is how many pods run which of two judged templates.
 func (s *scope) shape(children []map[string]any) ([]map[string]any, error) {
-	if stage := s.release.stage; stage != rollout.InCanary && stage != rollout.Failed || !isCanary(&s.workload.Spec) {
+	if !s.twoRevisions() {
 		return children, nil
 	}
 	var out []map[string]any
@@ -281,7 +312,7 @@ func rolloutStatus(s *scope) *v1beta1.RolloutStatus {
 		return out
 	}
 	out.Message, out.Measurements = s.clip(rel.decision.Message), rel.decision.Evidence
-	if rel.stage == rollout.InCanary {
+	if rel.stage == rollout.InCanary && len(rel.plan.Steps) > 0 {
 		out.Step, out.Steps = int32(s.position())+1, int32(len(rel.plan.Steps))
 	}
 	return out

@@ -139,6 +139,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err == nil {
 		err = s.lacking
 	}
+	if !s.release.watched {
+		s.memory.vigil.close(s.now)
+	}
 	return r.close(ctx, s, err)
 }
 

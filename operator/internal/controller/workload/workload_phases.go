@@ -27,8 +27,9 @@ func (r *Reconciler) judge(ctx context.Context, s *scope) error {
 		w, known = s.release.stable.workload(w), s.release.stable.Digests
 	}
 	j := r.Judge.Workload(ctx, w, known)
-	if s.release.back && j.Blocked() {
-		// The way back is barred: what is told is about the spec.
+	if s.release.back && gate.Worst(j.Verdicts).Outcome == gate.OutcomeDeny && !s.wentBack() {
+		// The way back is barred: what is told is about the spec. Once the stable revision runs,
+		// it is denied as any other, and what failed does not return for that.
 		s.release.back = false
 		j = r.Judge.Workload(ctx, s.workload, resolvedBefore(s))
 	}

@@ -113,7 +113,9 @@ func standingOf(s *scope, o *obstacle) standing {
 	phase := rollout.Phase(observe(s, o))
 	switch phase {
 	case v1beta1.PhaseCanary:
-		return standing{phase, s.release.decision.Reason, s.release.decision.Message}
+		if o == nil {
+			return standing{phase, s.release.decision.Reason, s.release.decision.Message}
+		}
 	case v1beta1.PhaseRollingBack:
 		return standing{phase, reasonRollingBack, "back to the stable revision: " + s.release.failure()}
 	case v1beta1.PhaseProgressing, v1beta1.PhaseReady, v1beta1.PhaseDegraded:
