@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/sluice-dev/sluice/operator/internal/limits"
@@ -52,12 +53,27 @@ func changesSince(ctx context.Context, folder, base string) (*changes, error) {
 				continue
 			}
 			c.files[file] = true
-			if _, err := os.Lstat(filepath.Join(c.top, file)); errors.Is(err, os.ErrNotExist) {
+			if c.gone(file) {
 				c.deleted = append(c.deleted, file)
 			}
 		}
 	}
 	return c, nil
+}
+
+// gone says whether what git knows as a file is there as one no more: a folder of its name
+// is not it, nor is what a link now leads to that was put in place of its folder.
+func (c *changes) gone(file string) bool {
+	whole := filepath.Join(c.top, file)
+	if folder, err := filepath.EvalSymlinks(filepath.Dir(whole)); err != nil || folder != filepath.Dir(whole) {
+		return true
+	}
+	info, err := os.Lstat(whole)
+	if err != nil || !info.IsDir() {
+		return err != nil
+	}
+	_, err = os.Lstat(filepath.Join(whole, ".git"))
+	return err != nil // else it is a submodule, which git lists as one file
 }
 
 // ignored adds files that git is told to ignore: whether they differ, nobody knows.
@@ -67,11 +83,11 @@ func (c *changes) ignored(ctx context.Context, files []string) error {
 		if resolved, err := filepath.EvalSymlinks(file); err == nil {
 			file = resolved
 		}
-		below, err := filepath.Rel(c.top, file)
-		if err != nil || below == ".." || strings.HasPrefix(below, "../") {
+		below, ok := c.below(file)
+		if !ok {
 			continue // outside, and so it counts as changed
 		}
-		list.WriteString(filepath.ToSlash(below) + "\x00")
+		list.WriteString(below + "\x00")
 	}
 	out, err := gitWith(ctx, &list, c.top, "check-ignore", "-z", "--stdin")
 	if code := new(exec.ExitError); errors.As(err, &code) && code.ExitCode() == 1 {
@@ -128,22 +144,63 @@ func (b *bounded) Write(p []byte) (int, error) {
 // has says whether a file was touched: by its own name, by a link on the way to it, or
 // where links lead to.
 func (c *changes) has(file string) bool {
-	names := []string{file}
+	names := append(linksTo(file), file)
 	if resolved, err := filepath.EvalSymlinks(file); err == nil && resolved != file {
 		names = append(names, resolved)
 	}
 	for _, name := range names {
-		below, err := filepath.Rel(c.top, name)
-		if err != nil || below == ".." || strings.HasPrefix(below, "../") {
+		below, ok := c.below(name)
+		if !ok {
 			return true // outside of what git can compare
 		}
-		for below = filepath.ToSlash(below); below != "." && below != ""; below = parent(below) {
+		for ; below != "." && below != ""; below = parent(below) {
 			if c.files[below] {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// redirected says whether a link of the work tree was touched that leads to path: what is
+// there now may be all as it was, and is something else than path named before.
+func (c *changes) redirected(path string) bool {
+	return slices.ContainsFunc(linksTo(path), func(link string) bool {
+		below, ok := c.below(link)
+		return ok && c.files[below]
+	})
+}
+
+// below is a path as git has it, if it is in the work tree.
+func (c *changes) below(name string) (string, bool) {
+	below, err := filepath.Rel(c.top, name)
+	if err != nil || below == ".." || strings.HasPrefix(below, "../") {
+		return "", false
+	}
+	return filepath.ToSlash(below), true
+}
+
+// linksTo lists every link that is followed on the way to an absolute path, links that
+// links lead to included, each by where it lies.
+func linksTo(path string) []string {
+	var links []string
+	at, rest := "/", strings.Split(path, "/")
+	for len(rest) > 0 && len(links) <= limits.Links {
+		name := rest[0]
+		rest = rest[1:]
+		next := filepath.Join(at, name)
+		target, err := os.Readlink(next)
+		if name == "" || name == ".." || err != nil {
+			at = next
+			continue
+		}
+		links = append(links, next)
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	return links
 }
 
 func parent(name string) string {
@@ -187,13 +244,15 @@ func (s *scope) note(ctx context.Context, path string, set *overlay.Set, rules b
 		}
 		s.trees[set.Root] = tree
 	}
-	abs, err := filepath.Abs(path)
-	if err == nil {
-		abs, err = filepath.EvalSymlinks(abs)
-	}
+	named, err := filepath.Abs(path)
 	if err != nil {
 		return usage("%w", err)
 	}
+	abs, err := filepath.EvalSymlinks(named)
+	if err != nil {
+		return usage("%w", err)
+	}
+	redirected := tree.redirected(named)
 	for _, gone := range tree.deleted {
 		if below, err := filepath.Rel(abs, filepath.Join(tree.top, gone)); err == nil && !strings.HasPrefix(below, "..") {
 			s.all = gone + " was deleted"
@@ -207,7 +266,7 @@ func (s *scope) note(ctx context.Context, path string, set *overlay.Set, rules b
 		return err
 	}
 	for file := range set.Files {
-		if !tree.has(filepath.Join(set.Root, filepath.FromSlash(file))) {
+		if !redirected && !tree.has(filepath.Join(set.Root, filepath.FromSlash(file))) {
 			continue
 		}
 		s.touched[set.Key(file)] = true

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,6 +121,82 @@ func TestCheck_ChangedFollowsLinks(t *testing.T) {
 	d.git(t, "branch", "-f", "main")
 	d.write(t, "elsewhere/two.yaml", "# c\n"+read(t, d, "elsewhere/two.yaml"))
 	d.run("", "check", "@folder", "--gate", "@gates", "--changed", "main").must(t, 0, "Workload/shop/two ", "1 judged")
+}
+
+// What a link leads to may be as it was on the base, and is another thing than before.
+func TestCheck_ChangedSeesThatALinkLeadsElsewhere(t *testing.T) {
+	d := fleet(t)
+	remove(t, d, "folder/two.yaml")
+	for _, file := range []string{"lib/before.yaml", "lib/after.yaml"} {
+		d.write(t, file, "# "+file+"\n"+strings.Replace(head, "web", "two", 1)+d.image("signed")+"\n")
+	}
+	for name, to := range map[string]string{"lib/current": "before.yaml", "folder/two.yaml": "../lib/current", "prod": "a", "live": "prod", "rules": "gates"} {
+		link(t, d, to, name)
+	}
+	d.git(t, "add", "-f", ".")
+	d.git(t, "commit", "-qm", "b")
+	d.git(t, "branch", "-f", "main")
+	for name, c := range map[string]struct {
+		link, to, path string
+		judged         []string
+	}{
+		"one that a link in a folder leads to": {"lib/current", "after.yaml", "@folder", []string{"two"}},
+		"the folder that is named":             {"prod", "b", "@prod", []string{"b-web"}},
+		"one that the folder's link leads to":  {"prod", "b", "@live", []string{"b-web"}},
+		"the folder of the Gates":              {"rules", "./gates", "@folder", []string{"one", "two"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d.git(t, "checkout", "-q", "-B", "topic", "main")
+			remove(t, d, c.link)
+			link(t, d, c.to, c.link)
+			for _, commit := range []bool{false, true} {
+				if commit {
+					d.git(t, "add", ".")
+					d.git(t, "commit", "-q", "-m", "c")
+				}
+				got := d.run("", "check", c.path, "--gate", "@rules", "--changed", "main")
+				got.must(t, 0, fmt.Sprintf("%d judged", len(c.judged)))
+				for _, object := range c.judged {
+					if !strings.Contains(got.out, "Workload/shop/"+object+" ") {
+						t.Errorf("%s is not judged:\n%s%s", object, got.out, got.err)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestCheck_ChangedTakesAFolderInPlaceOfAFileForADeletion(t *testing.T) {
+	for name, change := range map[string]func(*desk){
+		"a folder in place of a Gate's file": func(d *desk) {
+			remove(t, d, "gates/z.yaml")
+			d.write(t, "gates/z.yaml/README.md", "a")
+		},
+		"a file in place of a Gate's folder": func(d *desk) {
+			remove(t, d, "gates/more/y.yaml")
+			remove(t, d, "gates/more")
+			d.write(t, "gates/more", "a")
+		},
+		"a link in place of a Gate's folder": func(d *desk) {
+			remove(t, d, "gates/more/y.yaml")
+			remove(t, d, "gates/more")
+			link(t, d, "../copy", "gates/more")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := fleet(t)
+			for _, file := range []string{"gates/z.yaml", "gates/more/y.yaml", "copy/y.yaml"} {
+				d.write(t, file, "")
+			}
+			d.git(t, "add", ".")
+			d.git(t, "commit", "-qm", "z")
+			d.git(t, "branch", "-f", "main")
+			change(d)
+			d.git(t, "add", ".")
+			d.git(t, "commit", "-qm", "c")
+			d.run("", "check", "@a", "@b", "@folder", "--gate", "@gates", "--changed", "main").must(t, 0, "4 judged")
+		})
+	}
 }
 
 func TestCheck_ChangedRefuses(t *testing.T) {

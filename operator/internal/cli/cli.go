@@ -106,7 +106,8 @@ func MainAs(ctx context.Context, program string, args []string, in io.Reader, ou
 		say(errOut, "sluice: ", text)
 	}
 	for _, detail := range e.details {
-		say(errOut, "  ", detail)
+		// The dash keeps a file that is called ::error::… from being a command to GitHub.
+		say(errOut, "  - ", detail)
 	}
 	return e.code
 }

@@ -179,10 +179,10 @@ func TestCheck_Exits(t *testing.T) {
 			[]string{"b.yaml: Workload shop/web stands in", "a.yaml too"}},
 		"2: a Gate without authorities": {map[string]string{"in/web.yaml": head + "SIGNED\n",
 			"gate.yaml": "apiVersion: sluice.dev/v1beta1\nkind: Gate\nmetadata: {name: prod}\nspec: {environment: prod, images: [{match: r.io/**}]}\n"}, nil, 2,
-			[]string{"gate.yaml: Gate prod cannot be used", "\n  spec.images[0]", "authorities is required"}},
+			[]string{"gate.yaml: Gate prod cannot be used", "\n  - spec.images[0]", "authorities is required"}},
 		"2: a misspelt parameter": {map[string]string{"in/web.yaml": head + "SIGNED\n",
 			"gate.yaml": "apiVersion: sluice.dev/v1beta1\nkind: Gate\nmetadata: {name: prod}\nspec: {environment: prod, policies: [{builtin: supply_chain}], parameters: {supply_chain: {allowedRegistry: []}}}\n"}, nil, 2,
-			[]string{"gate.yaml: Gate prod cannot be used", "\n  spec.parameters.supply_chain.allowedRegistry: Invalid value: ", "write allowedRegistries"}},
+			[]string{"gate.yaml: Gate prod cannot be used", "\n  - spec.parameters.supply_chain.allowedRegistry: Invalid value: ", "write allowedRegistries"}},
 		"2: an authority without a key": {map[string]string{"in/web.yaml": head + "SIGNED\n",
 			"gate.yaml": "apiVersion: sluice.dev/v1beta1\nkind: Gate\nmetadata: {name: prod}\nspec: {environment: prod, images: [{match: r.io/**, authorities: [{name: a}]}]}\n"}, nil, 2,
 			[]string{"gate.yaml: Gate prod", "spec.images[0].authorities[0]", "set exactly one of key and keyless"}},
@@ -354,7 +354,7 @@ func TestRender(t *testing.T) {
 		in   string
 		says string
 	}{
-		"an unknown field":  {head + "a\n  replica: 1\n", "\n  spec.replica"},
+		"an unknown field":  {head + "a\n  replica: 1\n", "\n  - spec.replica"},
 		"a patch":           {head + "a\n  patches: [{patch: a}]\n", "spec.patches[0]"},
 		"no Workload":       {"", "nothing was rendered"},
 		"YAML that is none": {"a: [", "-:1: not valid YAML"},

@@ -55,7 +55,12 @@ func lintOverlaysCommand(s streams) *cobra.Command {
 
 Exit codes: 0 nothing, 1 something of --fail-on, 2 wrong input or flags.`,
 		Example: "  sluice lint overlays\n  sluice lint overlays kustomize/overlays --expect spec.env --fail-on warning",
-		Args:    cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usage("lint overlays takes the one folder that holds the overlays, and not each of them: try %s", filepath.Dir(filepath.Clean(args[0])))
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			dir := defaultOverlays()
 			if len(args) > 0 {

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -81,4 +82,5 @@ func TestLintOverlays_JSONAndFolders(t *testing.T) {
 	}
 	d.run("", "lint", "overlays", "@base").must(t, 2, "no folder in it has a kustomization")
 	d.run("", "lint", "overlays", "@gone").must(t, 2, "gone")
+	d.run("", "lint", "overlays", "@overlays/ci", "@overlays/prod").must(t, 2, "and not each of them: try "+filepath.Join(d.dir, "overlays"))
 }

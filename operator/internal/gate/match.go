@@ -17,7 +17,7 @@ func (c Config) RuleFor(repository string) (ImageRule, bool) {
 }
 
 var (
-	matchHostForm = regexp.MustCompile(`^(?:(?:\*\.)?[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*|\[[0-9a-f:]+\])(?::[0-9]{1,5})?$`)
+	matchHostForm = regexp.MustCompile(`^(?:(?:\*\.)?[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*|\[[0-9a-f:]+\])(?::[1-9][0-9]{0,4})?$`)
 	matchPathForm = regexp.MustCompile(`^[a-z0-9._*-]+$`)
 )
 
@@ -62,6 +62,8 @@ func validatePath(pattern, host string, segments []string) error {
 	switch {
 	case host == "index.docker.io" || host == "registry-1.docker.io":
 		return fmt.Errorf("%q would match nothing: images of Docker Hub are compared as docker.io/…", pattern)
+	case strings.HasSuffix(host, ":443") && host != "localhost:443" && !strings.HasPrefix(host, "127.") && !strings.HasPrefix(host, "["):
+		return fmt.Errorf("%q would match nothing: images are compared without the port that HTTPS has anyway: leave out :443", pattern)
 	case host == "docker.io" && len(segments) == 1 && segments[0] != "**":
 		return fmt.Errorf("%q would match nothing: write docker.io/library/%s for an image of Docker Hub without an owner", pattern, segments[0])
 	}

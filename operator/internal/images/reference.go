@@ -16,10 +16,11 @@ const DefaultTag = "latest"
 const dockerHub = "docker.io"
 
 // The grammar of the container runtimes. go-containerregistry's own is wider: it lets
-// "..", empty path segments and a trailing dot in the host through, which would make one
-// repository known by several names, only one of them matched by a Gate's rule.
+// "..", empty path segments, a trailing dot in the host and a zero before the port through,
+// which would make one repository known by several names, only one of them matched by a
+// Gate's rule.
 var (
-	host      = regexp.MustCompile(`^(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*|\[[0-9a-f:]+\])(?::[0-9]{1,5})?$`)
+	host      = regexp.MustCompile(`^(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*|\[[0-9a-f:]+\])(?::[1-9][0-9]{0,4})?$`)
 	component = regexp.MustCompile(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$`)
 	tagForm   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 	digest    = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)

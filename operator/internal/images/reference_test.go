@@ -86,6 +86,8 @@ func TestParse_RefusesWhatCouldMeanTwoThings(t *testing.T) {
 		"a name with three underscores":          "shop/a___b",
 		"a repository of more than 255 letters":  "shop/" + strings.Repeat("a", 256),
 		"a port that is none":                    "registry.example.com:http/shop/web",
+		"a zero before HTTPS's own port":         "registry.example.com:0443/shop/web",
+		"a zero before another port":             "registry.example.com:05000/shop/web",
 		"a digest with trailing space":           "web@" + someDigest + " ",
 		"a host that is a path to a parent":      "../web",
 		"a zone that points at a link-local net": "[fe80::1%25eth0]/web",

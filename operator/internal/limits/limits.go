@@ -125,6 +125,9 @@ const (
 	GitCall = 30 * time.Second
 	// GitOutputBytes is how much of a list of files is read: 160,000 names of 100 bytes.
 	GitOutputBytes = 16 << 20
+	// Links is how many symbolic links are followed to one file. Linux opens nothing behind
+	// more than 40.
+	Links = 40
 	// ConversionBytes is the largest request to convert between API versions that is read.
 	// The API server asks for one object at a time, of 1.5 MiB in etcd at most; a write has
 	// at most 3 MiB.

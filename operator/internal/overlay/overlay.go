@@ -207,8 +207,10 @@ func readFolder(fsys *rooted, below string) ([]Object, error) {
 	return bounded(fsys.shown(below), objects)
 }
 
-// manifests lists the files of a plain folder. Hidden folders are left out. A folder that
-// is a kustomization is an error: its files are not what would be applied.
+// manifests lists the files of a plain folder, as kubectl and Argo CD would apply them:
+// hidden folders are no place to hide in. Only those at the top of the root are left out,
+// which are of tools such as .github, and Git's own. A folder that is a kustomization is an
+// error: its files are not what would be applied.
 func manifests(fsys *rooted, top string) ([]string, error) {
 	var files []string
 	err := fs.WalkDir(fsys.root.FS(), top, func(p string, d fs.DirEntry, err error) error {
@@ -217,7 +219,7 @@ func manifests(fsys *rooted, top string) ([]string, error) {
 			return err
 		case d.IsDir() && p == top:
 			return nil
-		case d.IsDir() && strings.HasPrefix(d.Name(), "."):
+		case d.IsDir() && (d.Name() == ".git" || strings.HasPrefix(p, ".") && !strings.Contains(p, "/")):
 			return fs.SkipDir
 		case d.IsDir() && strings.Count(p, "/")-strings.Count(top, "/") > limits.SourceDepth:
 			return fmt.Errorf("%s: folders nest deeper than %d (limits.SourceDepth)", p, limits.SourceDepth)

@@ -418,11 +418,20 @@ func TestRead_ExpandsListsAndOnlyLists(t *testing.T) {
 }
 
 func TestRead_PlainFolders(t *testing.T) {
-	t.Run("files by name, folders within and no hidden ones", func(t *testing.T) {
+	t.Run("files by name, folders within and no hidden ones at the top", func(t *testing.T) {
 		dir := write(t, map[string]string{"b.yml": workload, "a/x.json": `{"apiVersion": "v1", "kind": "ConfigMap"}`, ".hidden/x.yaml": "a: [", "notes.txt": "a: ["})
 		objects, err := read(t, dir, ".")
 		if err != nil || len(objects) != 2 || filepath.Base(objects[1].File) != "b.yml" {
 			t.Fatalf("%v %v", objects, err)
+		}
+	})
+	t.Run("a hidden folder within, which kubectl and Argo CD would apply too", func(t *testing.T) {
+		dir := write(t, map[string]string{"a/b.yaml": workload, "a/.c/d.yaml": workload, "a/.git/e.yaml": "a: ["})
+		for _, below := range []string{".", "a"} {
+			objects, err := overlay.Read(dir, filepath.Join(dir, below), nil)
+			if err != nil || len(objects) != 2 || filepath.Base(objects[0].File) != "d.yaml" {
+				t.Fatalf("%v %v", objects, err)
+			}
 		}
 	})
 	t.Run("a kustomization within is no plain manifest", func(t *testing.T) {

@@ -3,6 +3,7 @@
 package redact
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -11,11 +12,18 @@ import (
 
 const cut = "…"
 
+// command begins one for Azure Pipelines, TeamCity and, as it once was, GitHub Actions.
+var command = regexp.MustCompile(`##([A-Za-z]*\[)`)
+
 // Text returns s on one line, without control characters, terminal escapes and marks
 // that turn the direction of text, in at most limit bytes; "…" stands at the cut, and
 // counts. Offending runes are shown as Go escapes, so that a forged line break is
-// visible and not obeyed. What Text returned it returns unchanged.
+// visible and not obeyed. So is the second # of ##vso[ and ##[, which CI systems obey
+// wherever they stand in a line of a log. What Text returned it returns unchanged.
 func Text(s string, limit int) string {
+	if strings.Contains(s, "##") {
+		s = command.ReplaceAllString(s, `#\x23$1`)
+	}
 	if len(s) <= limit && clean(s) {
 		return s
 	}

@@ -27,6 +27,9 @@ func TestText(t *testing.T) {
 		"text of exactly the limit":            {"abcdefgh", 8, "abcdefgh"},
 		"the cut is between runes":             {"ééééé", 8, "éé…"},
 		"an escape is not cut in two":          {"abc\x1bdef\x1b", 9, "abc…"},
+		"a command of Azure Pipelines":         {"a ##vso[task.setvariable variable=PATH]b", 100, `a #\x23vso[task.setvariable variable=PATH]b`},
+		"an old one of GitHub Actions":         {"###[stop-commands]x ##[add-mask]e", 100, `##\x23[stop-commands]x #\x23[add-mask]e`},
+		"a heading is none":                    {"## a [b] #[c]", 100, "## a [b] #[c]"},
 		"no room for the cut":                  {"abc", 2, ""},
 		"nothing":                              {"", 0, ""},
 	} {
@@ -44,6 +47,7 @@ func TestText(t *testing.T) {
 
 func FuzzText(f *testing.F) {
 	f.Add("a\r\n\x1b[0m", 10)
+	f.Add("###vso[##[", 9)
 	f.Add(strings.Repeat("é\xff", 9), 7)
 	f.Fuzz(func(t *testing.T, s string, limit int) {
 		got := redact.Text(s, limit)

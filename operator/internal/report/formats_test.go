@@ -184,6 +184,27 @@ func TestSARIF_IsValidByTheOfficialSchema(t *testing.T) {
 	validSARIF(t, encode(t, "sarif.json", run()))
 }
 
+func TestSARIF_AMessageBringsNoLink(t *testing.T) {
+	for text, want := range map[string]string{
+		"label is [click](https://evil.example)":    `label is \[click\](https://evil.example)`,
+		`label is [click\](https://evil.example)`:   `label is \[click\\\](https://evil.example)`,
+		"spec.containers[0].image is not by digest": "spec.containers[0].image is not by digest",
+	} {
+		found := gate.Findings{Deny: []gate.Finding{{Policy: "house", Severity: "high", Object: "Pod/shop/web", Message: text}}}
+		out := encode(t, "sarif.json", report.Run{
+			Judged: []report.Judged{{File: "web.yaml", Verdicts: []gate.Verdict{verdict("prod", gate.Enforce, found)}}},
+			Faults: []report.Fault{{Rule: "images", Message: text, Place: report.Place{File: "web.yaml"}}},
+		})
+		quoted, err := json.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(out, strings.Trim(string(quoted), `"`)+`"`); n != 2 {
+			t.Errorf("%s: %d times in\n%s", want, n, out)
+		}
+	}
+}
+
 // The validation above has to be one: it refuses what is no SARIF.
 func TestSARIF_TheSchemaRefusesALevelThatThereIsNot(t *testing.T) {
 	broken := strings.Replace(encode(t, "sarif.json", run()), `"level": "error"`, `"level": "fatal"`, 1)

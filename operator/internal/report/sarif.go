@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"sort"
+	"strings"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 )
@@ -95,7 +96,7 @@ func SARIF(w io.Writer, r Run) error {
 	for _, f := range r.Faults {
 		docs[clean(f.Rule)] = ""
 		run.Results = append(run.Results, sarifResult{
-			RuleID: clean(f.Rule), Level: sarifLevels[failure], Message: sarifMessage{clean(f.Message)},
+			RuleID: clean(f.Rule), Level: sarifLevels[failure], Message: sarifText(clean(f.Message)),
 			Locations:           []sarifLocation{{PhysicalLocation: sarifPlace(f.Place)}},
 			PartialFingerprints: fingerprint(f.Rule, f.Message),
 		})
@@ -120,7 +121,7 @@ func SARIF(w io.Writer, r Run) error {
 
 func sarifFinding(e entry) sarifResult {
 	out := sarifResult{
-		RuleID: clean(e.finding.Policy), Level: sarifLevels[e.level], Message: sarifMessage{oneLine(e.text())},
+		RuleID: clean(e.finding.Policy), Level: sarifLevels[e.level], Message: sarifText(oneLine(e.text())),
 		Locations: []sarifLocation{{
 			PhysicalLocation: sarifPlace(e.place), LogicalLocations: []sarifLogical{{clean(e.where())}},
 		}},
@@ -134,6 +135,17 @@ func sarifFinding(e entry) sarifResult {
 		out.Properties["undecided"] = "true"
 	}
 	return out
+}
+
+var sarifLiteral = strings.NewReplacer(`\`, `\\`, `[`, `\[`, `]`, `\]`)
+
+// sarifText keeps a text from being more than that: [shown](target) in it would be a link,
+// to wherever whoever wrote the label or the name that a policy quotes likes.
+func sarifText(text string) sarifMessage {
+	if strings.Contains(text, "](") {
+		text = sarifLiteral.Replace(text)
+	}
+	return sarifMessage{text}
 }
 
 func sarifPlace(p Place) sarifPhysical {

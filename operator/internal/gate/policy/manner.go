@@ -57,18 +57,20 @@ type reader struct {
 	known    map[*ast.Rule]*uses
 }
 
-// reads are the fields of the envelope and of objects that a rule reads, with all that it
-// calls, and those rules.
+// reads are the fields of the envelope, of objects and of neither that a rule reads, with
+// all that it calls, and those rules.
 type reads struct {
-	whole, object map[string]*ast.Location
-	rules         []*ast.Rule
+	whole, object, unknown map[string]*ast.Location
+	rules                  []*ast.Rule
 }
 
 // setManners decides for each rule; modules are as compiled, and not metered yet.
 func setManners(compiler *ast.Compiler, found []rule) {
 	r := &reader{compiler: compiler, known: map[*ast.Rule]*uses{}}
 	all := make([]reads, len(found))
-	given := map[*ast.Rule]bool{}
+	// given are the rules that others are given objects by, told apart by whether those deny:
+	// that a rule warns of what another denies does not stand in for the denial.
+	given := map[bool]map[*ast.Rule]bool{false: {}, true: {}}
 	for i := range found {
 		all[i] = r.reads(found[i].ref)
 		if len(all[i].object) > 0 {
@@ -78,24 +80,27 @@ func setManners(compiler *ast.Compiler, found []rule) {
 		}
 		for _, inner := range all[i].rules {
 			for _, rule := range r.closure(r.of(inner).gives, true) {
-				given[rule] = true
+				given[found[i].warns][rule] = true
 			}
 		}
 	}
 	for i := range found {
-		switch object, whole := all[i].object, all[i].whole; {
+		isGiven := len(all[i].rules) > 0 && (given[false][all[i].rules[0]] || found[i].warns && given[true][all[i].rules[0]])
+		switch object, whole, unknown := all[i].object, all[i].whole, all[i].unknown; {
 		case len(object) > 0 && len(whole) > 0:
 			found[i].unclear = bothManners(object, whole)
-		case len(object) > 0 && given[all[i].rules[0]]:
+		case len(object)+len(unknown) > 0 && len(whole) == 0 && isGiven:
 			found[i].manner = driven
 		case len(object) > 0:
 			found[i].manner = perObject
+		case len(unknown) > 0 && len(whole) == 0:
+			found[i].unclear = noManner(unknown)
 		}
 	}
 }
 
 func (r *reader) reads(ref string) reads {
-	out := reads{whole: map[string]*ast.Location{}, object: map[string]*ast.Location{}}
+	out := reads{whole: map[string]*ast.Location{}, object: map[string]*ast.Location{}, unknown: map[string]*ast.Location{}}
 	out.rules = r.closure(r.compiler.GetRulesExact(ast.MustParseRef(ref)), false)
 	for _, inner := range out.rules {
 		for field, location := range r.of(inner).fields {
@@ -104,6 +109,8 @@ func (r *reader) reads(ref string) reads {
 				out.whole[field] = location
 			case objectFields[field]:
 				out.object[field] = location
+			default:
+				out.unknown[field] = location
 			}
 		}
 	}
@@ -115,6 +122,14 @@ func bothManners(object, whole map[string]*ast.Location) string {
 	a, b := sortedKeys(object)[0], sortedKeys(whole)[0]
 	return fmt.Sprintf("it takes input for one Kubernetes object (input.%s, %s) and for what Sluice gives (input.%s, %s): "+
 		"for both, write input.object or some child in input.children in place of the first", a, at(object[a]), b, at(whole[b]))
+}
+
+// noManner says where: a rule for some other input, such as an AdmissionReview's, would
+// find nothing in any that it is given, and so allow everything.
+func noManner(unknown map[string]*ast.Location) string {
+	a := sortedKeys(unknown)[0]
+	return fmt.Sprintf("it takes input for something else (input.%s, %s), and finds nothing in what Sluice gives and in a Kubernetes object: "+
+		"write input.object, some child in input.children, or input.kind and the like", a, at(unknown[a]))
 }
 
 // closure is the rules and all that they call with the same input; with all, also what

@@ -140,6 +140,30 @@ func TestManner_ARuleThatReadsBothIsUndecided(t *testing.T) {
 	}
 }
 
+func TestManner_ARuleForSomeOtherInputIsUndecided(t *testing.T) {
+	for name, module := range map[string]string{
+		"an AdmissionReview":          "package main\ndeny contains \"no\" if input.request.kind.kind == \"Pod\"",
+		"Gatekeeper's":                "package main\nviolation contains {\"msg\": \"no\"} if input.review.object.kind == \"Deployment\"",
+		"a field that is typed wrong": "package main\ndeny contains \"no\" if not input.chidlren",
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := New().Evaluate(context.Background(), goodInput(source(module)))
+			if len(found.Deny) > 0 || len(found.Undecided) != 1 || !strings.Contains(found.Undecided[0].Message, ": it takes input for something else (input.") {
+				t.Fatal(show(found))
+			}
+		})
+	}
+}
+
+func TestManner_AWarningOfWhatARuleDeniesIsNoDenial(t *testing.T) {
+	const denies = "package k\ndeny contains \"no\" if input.kind == \"Deployment\""
+	const warns = "package main\nwarn contains msg if {\n\tsome c in input.children\n\tc.kind == \"Service\"\n\tsome msg in data.k.deny with input as c\n}"
+	found := New().Evaluate(context.Background(), goodInput(source(denies, warns)))
+	if len(found.Deny) != 1 || found.Deny[0].Object != "Deployment/shop/orders" || len(found.Undecided) > 0 {
+		t.Fatal(show(found))
+	}
+}
+
 func TestManner_AnErrorNamesItsObjectAndHidesNoOther(t *testing.T) {
 	found := New().Evaluate(context.Background(), goodInput(source(`package main
 name := to_number(input.metadata.name) if input.kind == "Service"
