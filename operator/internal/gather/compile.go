@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -44,7 +45,22 @@ func compile(ctx context.Context, g *v1beta1.Gate, from Source) (gate.Config, er
 	for _, rule := range g.Spec.Images {
 		c.Images = append(c.Images, imageRule(ctx, rule, from))
 	}
+	if p := g.Spec.RequirePromotionFrom; p != nil {
+		c.Promotion = promotionRule(ctx, *p, from)
+	}
 	return c, nil
+}
+
+func promotionRule(ctx context.Context, p v1beta1.RequirePromotionFrom, from Source) *gate.Promotion {
+	out := &gate.Promotion{Environment: p.Environment, PolicyDigests: p.PolicyDigests}
+	if p.Within != nil {
+		// Of no time at all nothing is left, whatever the schema lets somebody write.
+		out.Within = max(int64(p.Within.Duration/time.Second), 1)
+	}
+	for i, a := range p.Authorities {
+		out.Authorities = append(out.Authorities, authority(ctx, a, i, from))
+	}
+	return out
 }
 
 func policySet(ctx context.Context, p v1beta1.PolicySource, from Source) gate.PolicySet {
