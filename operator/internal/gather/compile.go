@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -49,6 +50,20 @@ func compile(ctx context.Context, g *v1beta1.Gate, from Source) (gate.Config, er
 		c.Promotion = promotionRule(ctx, *p, from)
 	}
 	return c, nil
+}
+
+// Promotion is the part of a Gate that demands evidence, with its keys read and fetched, and
+// over every image; false where it demands none.
+func Promotion(ctx context.Context, g *v1beta1.Gate, from Source, keys Keys) (gate.Config, bool) {
+	c := gate.Config{Name: g.Name, Environment: g.Spec.Environment, Mode: gate.Enforce}
+	if g.Spec.RequirePromotionFrom == nil {
+		return c, false
+	}
+	c.Promotion = promotionRule(ctx, *g.Spec.RequirePromotionFrom, from)
+	var all sync.WaitGroup
+	fetchEach(ctx, keys, c.Promotion.Authorities, &all)
+	all.Wait()
+	return c, true
 }
 
 func promotionRule(ctx context.Context, p v1beta1.RequirePromotionFrom, from Source) *gate.Promotion {
