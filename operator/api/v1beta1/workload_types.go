@@ -398,6 +398,9 @@ type ImageStatus struct {
 	// SignedBy names the authority whose signature was accepted.
 	// +optional
 	SignedBy string `json:"signedBy,omitempty"`
+	// PromotedFrom is the environment that the image brings evidence of.
+	// +optional
+	PromotedFrom string `json:"promotedFrom,omitempty"`
 }
 
 // ViolationStatus is one finding of the gate.

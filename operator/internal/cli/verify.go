@@ -74,7 +74,10 @@ func (o *verifyOptions) run(ctx context.Context, s streams, image string) error 
 		return err
 	}
 	check := signature.New()
-	gather.Evidence(ctx, client, check, []gate.Config{config}, &found, nil, nil)
+	enough := func(ctx context.Context, image *gate.Image) bool {
+		return check.Enough(ctx, []gate.Config{config}, image)
+	}
+	gather.Evidence(ctx, client, enough, []gate.Config{config}, &found, nil, nil)
 	in := &gate.Input{
 		Gate:   config,
 		Object: gate.ObjectRef{Kind: "Image", Name: image},

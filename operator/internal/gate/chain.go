@@ -18,6 +18,8 @@ type Findings struct {
 	Undecided []Finding
 	// Images that this check speaks for.
 	Images []ImageResult
+	// Promoted has the environment that images were found to come from, by image as written.
+	Promoted map[string]string
 }
 
 // Check is one kind of rule. It must be safe for concurrent use, must not change the
@@ -43,6 +45,9 @@ func (c *Chain) Decide(ctx context.Context, in *Input) Verdict {
 		all.Warn = append(all.Warn, f.Warn...)
 		all.Undecided = append(all.Undecided, f.Undecided...)
 		all.Images = append(all.Images, f.Images...)
+		if f.Promoted != nil {
+			all.Promoted = f.Promoted
+		}
 	}
 	// What was refused before any check ran was not judged, and stays.
 	all, covered := exempt(in, all)
@@ -78,7 +83,7 @@ func compose(in *Input, f Findings, covered []Exempted) Verdict {
 		Gate:         text(in.Gate.Name),
 		Object:       cleanRef(in.Object),
 		PolicyDigest: in.PolicyDigest,
-		Images:       cleanImages(f.Images),
+		Images:       cleanImages(f.Images, f.Promoted),
 		Warnings:     clean(f.Warn, in.Secrets),
 		Exemptions:   told(covered, in.Secrets, in.Object),
 	}
@@ -131,9 +136,10 @@ func cleanRef(r ObjectRef) ObjectRef {
 	return ObjectRef{APIVersion: text(r.APIVersion), Kind: text(r.Kind), Name: text(r.Name), Namespace: text(r.Namespace)}
 }
 
-func cleanImages(in []ImageResult) []ImageResult {
+func cleanImages(in []ImageResult, promoted map[string]string) []ImageResult {
 	out := make([]ImageResult, 0, len(in))
 	for _, i := range in {
+		i.PromotedFrom = text(promoted[i.Image])
 		i.Image, i.Authority, i.Identity = text(i.Image), text(i.Authority), text(i.Identity)
 		attestations := make([]string, 0, len(i.Attestations))
 		for _, a := range i.Attestations {

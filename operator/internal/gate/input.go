@@ -32,6 +32,20 @@ type Config struct {
 	Images     []ImageRule
 	// DenyUnmatched denies images that no rule matches.
 	DenyUnmatched bool
+	// Promotion is the proof that images have to bring along; nil for none.
+	Promotion *Promotion `json:",omitempty"`
+}
+
+// Promotion demands signed evidence that an image passed another environment.
+type Promotion struct {
+	// Environment that it has to have passed.
+	Environment string
+	// Within is how old the evidence may be, in seconds; 0 for any age.
+	Within int64 `json:",omitempty"`
+	// PolicyDigests that it may have been verified against; empty: any.
+	PolicyDigests []string `json:",omitempty"`
+	// Authorities that may sign for the environment.
+	Authorities []Authority
 }
 
 // PolicySet is the modules of one policy source.
@@ -283,7 +297,7 @@ type Input struct {
 	// Images of the children.
 	Images []Image
 	// Exemptions that there are, and Now, in seconds since 1970, which decides whether one
-	// has expired and nothing else.
+	// has expired, and how old promotion evidence is, and nothing else.
 	Exemptions []Exemption
 	Now        int64
 	// Secrets of the object, which no finding may show.

@@ -87,6 +87,9 @@ type ImageResult struct {
 	Identity string `json:"identity"`
 	// Attestations that were accepted, by predicate type.
 	Attestations []string `json:"attestations"`
+	// PromotedFrom is the environment that the image has evidence of, where the Gate demands
+	// some.
+	PromotedFrom string `json:"promotedFrom,omitempty"`
 }
 
 // Verdict is the decision of one Gate over one object. Its canonical JSON is an API.
@@ -138,7 +141,7 @@ func (v *Verdict) normalise() {
 func compareImages(a, b ImageResult) int {
 	return cmp.Or(
 		cmp.Compare(a.Image, b.Image), cmp.Compare(a.Digest, b.Digest), cmp.Compare(a.Outcome, b.Outcome),
-		cmp.Compare(a.Authority, b.Authority), cmp.Compare(a.Identity, b.Identity), slices.Compare(a.Attestations, b.Attestations),
+		cmp.Compare(a.Authority, b.Authority), cmp.Compare(a.Identity, b.Identity), slices.Compare(a.Attestations, b.Attestations), cmp.Compare(a.PromotedFrom, b.PromotedFrom),
 	)
 }
 

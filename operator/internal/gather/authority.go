@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gate/promotion"
 	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
 )
 
@@ -125,14 +127,21 @@ func fetch(ctx context.Context, keys Keys, gates []read, found []gate.Image) {
 			if !asked(*c, c.Images[i].Match, found) {
 				continue
 			}
-			for k := range c.Images[i].Authorities {
-				if a := &c.Images[i].Authorities[k]; a.Source != "" && a.Unavailable == "" {
-					all.Go(func() { fetchOne(ctx, keys, a) })
-				}
-			}
+			fetchEach(ctx, keys, c.Images[i].Authorities, &all)
+		}
+		if slices.ContainsFunc(found, func(img gate.Image) bool { _, needed := promotion.Needs(*c, img); return needed }) {
+			fetchEach(ctx, keys, c.Promotion.Authorities, &all)
 		}
 	}
 	all.Wait()
+}
+
+func fetchEach(ctx context.Context, keys Keys, authorities []gate.Authority, all *sync.WaitGroup) {
+	for i := range authorities {
+		if a := &authorities[i]; a.Source != "" && a.Unavailable == "" {
+			all.Go(func() { fetchOne(ctx, keys, a) })
+		}
+	}
 }
 
 func asked(c gate.Config, match string, found []gate.Image) bool {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -44,7 +46,36 @@ func compile(ctx context.Context, g *v1beta1.Gate, from Source) (gate.Config, er
 	for _, rule := range g.Spec.Images {
 		c.Images = append(c.Images, imageRule(ctx, rule, from))
 	}
+	if p := g.Spec.RequirePromotionFrom; p != nil {
+		c.Promotion = promotionRule(ctx, *p, from)
+	}
 	return c, nil
+}
+
+// Promotion is the part of a Gate that demands evidence, with its keys read and fetched, and
+// over every image; false where it demands none.
+func Promotion(ctx context.Context, g *v1beta1.Gate, from Source, keys Keys) (gate.Config, bool) {
+	c := gate.Config{Name: g.Name, Environment: g.Spec.Environment, Mode: gate.Enforce}
+	if g.Spec.RequirePromotionFrom == nil {
+		return c, false
+	}
+	c.Promotion = promotionRule(ctx, *g.Spec.RequirePromotionFrom, from)
+	var all sync.WaitGroup
+	fetchEach(ctx, keys, c.Promotion.Authorities, &all)
+	all.Wait()
+	return c, true
+}
+
+func promotionRule(ctx context.Context, p v1beta1.RequirePromotionFrom, from Source) *gate.Promotion {
+	out := &gate.Promotion{Environment: p.Environment, PolicyDigests: p.PolicyDigests}
+	if p.Within != nil {
+		// Of no time at all nothing is left, whatever the schema lets somebody write.
+		out.Within = max(int64(p.Within.Duration/time.Second), 1)
+	}
+	for i, a := range p.Authorities {
+		out.Authorities = append(out.Authorities, authority(ctx, a, i, from))
+	}
+	return out
 }
 
 func policySet(ctx context.Context, p v1beta1.PolicySource, from Source) gate.PolicySet {

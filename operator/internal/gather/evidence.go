@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gate/promotion"
 	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
@@ -18,7 +19,7 @@ import (
 
 // evidence fills in digest, signatures and attestations of every image that a Gate asks
 // about, side by side: the round trips to the registry are what a decision waits for.
-func (j *Judge) evidence(ctx context.Context, s *subject, gates []read, found []gate.Image, known map[string]string) {
+func (j *Judge) evidence(ctx context.Context, s *subject, gates []read, found []gate.Image, known map[string]string, now int64) {
 	fetch(ctx, j.keys, gates, found)
 	configs := make([]gate.Config, 0, len(gates))
 	for _, g := range gates {
@@ -34,13 +35,16 @@ func (j *Judge) evidence(ctx context.Context, s *subject, gates []read, found []
 		return // and no Secret or ServiceAccount is read
 	}
 	keys, err := j.keychain(ctx, s)
+	enough := func(ctx context.Context, image *gate.Image) bool {
+		return j.signatures.Enough(ctx, configs, image) && j.promotion.Enough(ctx, configs, image, now)
+	}
 	var all sync.WaitGroup
 	for _, img := range toRead {
 		if err != nil {
 			img.Unavailable = err.Error()
 			continue
 		}
-		all.Go(func() { Evidence(ctx, j.registry, j.signatures, configs, img, known, keys) })
+		all.Go(func() { Evidence(ctx, j.registry, enough, configs, img, known, keys) })
 	}
 	all.Wait()
 }
@@ -50,14 +54,16 @@ func wanted(configs []gate.Config, img gate.Image) (gate.Want, bool) {
 	var all gate.Want
 	any := false
 	for _, c := range configs {
-		w, ok := signature.Needs(c, img)
-		if !ok {
-			continue
+		for _, needs := range []func(gate.Config, gate.Image) (gate.Want, bool){signature.Needs, promotion.Needs} {
+			w, ok := needs(c, img)
+			if !ok {
+				continue
+			}
+			any = true
+			all.Signatures = all.Signatures || w.Signatures
+			all.Children = all.Children || w.Children
+			all.Predicates = append(all.Predicates, w.Predicates...)
 		}
-		any = true
-		all.Signatures = all.Signatures || w.Signatures
-		all.Children = all.Children || w.Children
-		all.Predicates = append(all.Predicates, w.Predicates...)
 	}
 	slices.Sort(all.Predicates)
 	all.Predicates = slices.Compact(all.Predicates)
@@ -65,9 +71,9 @@ func wanted(configs []gate.Config, img gate.Image) (gate.Want, bool) {
 }
 
 // Evidence fills in what the registry holds for one image. A tag that known resolves is
-// not looked up. check says what is enough, and should be the one that decides: it keeps
-// what it verified. What could not be read is in img.Unavailable.
-func Evidence(ctx context.Context, from Registry, check *signature.Check, configs []gate.Config, img *gate.Image, known map[string]string, keys authn.Keychain) {
+// not looked up. enough says whether what was read so far decides, and should ask the checks
+// that will: they keep what they verified. What could not be read is in img.Unavailable.
+func Evidence(ctx context.Context, from Registry, enough func(context.Context, *gate.Image) bool, configs []gate.Config, img *gate.Image, known map[string]string, keys authn.Keychain) {
 	ref, err := images.Parse(img.Ref)
 	if err != nil {
 		img.Invalid = err.Error()
@@ -83,12 +89,12 @@ func Evidence(ctx context.Context, from Registry, check *signature.Check, config
 		}
 	}
 	want, _ := wanted(configs, *img)
-	enough := func(so registry.Evidence) bool {
+	decides := func(so registry.Evidence) bool {
 		tried := *img
 		tried.Signatures, tried.Attestations, tried.Children = so.Signatures, so.Attestations, so.Children
-		return check.Enough(ctx, configs, &tried)
+		return enough(ctx, &tried)
 	}
-	held, err := from.Evidence(ctx, img.Repository, img.Digest, want, enough, keys)
+	held, err := from.Evidence(ctx, img.Repository, img.Digest, want, decides, keys)
 	if err != nil {
 		unavailable(img, err)
 	}

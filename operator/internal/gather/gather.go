@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gate/policy"
+	"github.com/sluice-dev/sluice/operator/internal/gate/promotion"
 	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
@@ -35,15 +36,21 @@ type Judge struct {
 	source   Source
 	registry Registry
 	keys     Keys
-	// signatures is the check in chain that is also asked what is enough to decide.
+	// signatures and promotion are the checks in chain that are also asked what is enough to
+	// decide.
 	signatures *signature.Check
+	promotion  *promotion.Check
 	chain      *gate.Chain
 }
 
 // NewJudge makes a Judge.
 func NewJudge(source Source, registry Registry, keys Keys) *Judge {
-	check := signature.New()
-	return &Judge{source: source, registry: registry, keys: keys, signatures: check, chain: gate.NewChain(policy.New(), check)}
+	signatures := signature.New()
+	promoted := promotion.New(signatures)
+	return &Judge{
+		source: source, registry: registry, keys: keys, signatures: signatures, promotion: promoted,
+		chain: gate.NewChain(policy.New(), signatures, promoted),
+	}
 }
 
 // Collectors returns the engine's own metrics, for registration.
@@ -119,7 +126,7 @@ func (j *Judge) judge(ctx context.Context, s *subject, known map[string]string) 
 	now := j.source.Now()
 	found := s.collect(gates)
 	if len(s.refused) == 0 && len(gates) > 0 {
-		j.evidence(ctx, s, gates, found, known)
+		j.evidence(ctx, s, gates, found, known, now.Unix())
 	}
 	out := Judgement{Children: s.children, Digests: map[string]string{}, Secrets: s.secrets}
 	for _, i := range found {

@@ -19,7 +19,6 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
-	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
@@ -408,7 +407,7 @@ func TestJudge_LogsInWithThePullSecret(t *testing.T) {
 func TestEvidence_OfAnImageThatCannotBeRead(t *testing.T) {
 	s := newStand(t)
 	img := gate.Image{Ref: "a b"}
-	gather.Evidence(context.Background(), registry.New(registry.Options{Keychain: authn.DefaultKeychain}), signature.New(), nil, &img, nil, nil)
+	gather.Evidence(context.Background(), registry.New(registry.Options{Keychain: authn.DefaultKeychain}), nil, nil, &img, nil, nil)
 	if img.Invalid == "" || s.registry.Requests() != 0 {
 		t.Errorf("%+v", img)
 	}

@@ -42,6 +42,20 @@ func ValidateGate(g *v1beta1.Gate) field.ErrorList {
 	for i, rule := range g.Spec.Images {
 		errs = append(errs, validateRule(rule, spec.Child("images").Index(i))...)
 	}
+	if p := g.Spec.RequirePromotionFrom; p != nil {
+		errs = append(errs, validatePromotion(g, *p, spec.Child("requirePromotionFrom"))...)
+	}
+	return errs
+}
+
+func validatePromotion(g *v1beta1.Gate, p v1beta1.RequirePromotionFrom, at *field.Path) field.ErrorList {
+	errs := validateAuthorities(p.Authorities, at)
+	if p.Environment == g.Spec.Environment {
+		errs = append(errs, field.Invalid(at.Child("environment"), p.Environment, "it is the environment that this Gate guards: name the one before it"))
+	}
+	if len(p.Authorities) == 0 {
+		errs = append(errs, field.Required(at.Child("authorities"), "without a key or identity nobody's evidence would do"))
+	}
 	return errs
 }
 
@@ -81,8 +95,14 @@ func validateRule(rule v1beta1.ImageRule, at *field.Path) field.ErrorList {
 	if err := gate.ValidateMatch(rule.Match); err != nil {
 		errs = append(errs, field.Invalid(at.Child("match"), rule.Match, err.Error()))
 	}
+	errs = append(errs, validateAuthorities(rule.Authorities, at)...)
+	return append(errs, validateAttestations(rule, at)...)
+}
+
+func validateAuthorities(authorities []v1beta1.Authority, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
 	seen := map[string]bool{}
-	for i, a := range rule.Authorities {
+	for i, a := range authorities {
 		path := at.Child("authorities").Index(i)
 		name := authorityName(a, i)
 		if seen[name] {
@@ -90,13 +110,13 @@ func validateRule(rule v1beta1.ImageRule, at *field.Path) field.ErrorList {
 		}
 		seen[name] = true
 		errs = append(errs, validateAuthority(a, path)...)
-		if other := sameKey(rule.Authorities[:i], a); other >= 0 {
+		if other := sameKey(authorities[:i], a); other >= 0 {
 			errs = append(errs, field.Invalid(path.Child("key", "inline"), "(not shown)", fmt.Sprintf(
 				"authority %s has the same key as authority %s, and one key counts as one signer: give each its own, or leave one out",
-				name, authorityName(rule.Authorities[other], other))))
+				name, authorityName(authorities[other], other))))
 		}
 	}
-	return append(errs, validateAttestations(rule, at)...)
+	return errs
 }
 
 // sameKey is the place of the first authority with the same key, both in the Gate; -1 if

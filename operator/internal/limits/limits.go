@@ -215,10 +215,30 @@ const (
 	StatementNesting = 128
 )
 
+// Bounds on promotion evidence.
+const (
+	// EvidenceStatementBytes is the largest verification summary. One of an index with 64
+	// images is 8 KiB, and one with 64 exemptions, each with a message, 100 KiB.
+	EvidenceStatementBytes = 256 << 10
+	// EvidenceSubjects is how many images one summary is about: an index and its images.
+	EvidenceSubjects = 1 + ImageChildren
+	// EvidenceEntries is how many levels, inputs and exemptions it lists, each.
+	EvidenceEntries = 64
+	// PrivateKeyBytes is the largest private key in PEM: RSA with 4096 bits, encrypted, is
+	// 5 KiB.
+	PrivateKeyBytes = 32 << 10
+	// EvidenceSkew is how far in the future evidence may be dated: clocks that are set by
+	// NTP differ by less than a second, and those of virtual machines that were suspended by
+	// some minutes, until they are set.
+	EvidenceSkew = 5 * time.Minute
+)
+
 // Deadlines of calls.
 const (
 	// RegistryCall is for one request to a registry, body and login included.
 	RegistryCall = 5 * time.Second
+	// RegistryPush is for attaching evidence to one image: eight requests, and three tries.
+	RegistryPush = 30 * time.Second
 	// CloudCredentials is for asking a cloud for credentials for its registries. The
 	// helpers' own calls may go on for longer; nobody waits for them.
 	CloudCredentials = RegistryCall

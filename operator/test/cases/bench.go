@@ -34,8 +34,11 @@ type bench struct {
 	key      *testkit.Key
 	other    *testkit.Key
 	rule     v1beta1.ImageRule
-	now      time.Time
-	judge    *gather.Judge
+	// promotion and policies that the Gate demands, if any.
+	promotion *v1beta1.RequirePromotionFrom
+	policies  []v1beta1.PolicySource
+	now       time.Time
+	judge     *gather.Judge
 	// outside counts requests to a TUF repository that nobody should ask.
 	outside atomic.Int64
 	tuf     *httptest.Server
@@ -96,7 +99,7 @@ func (b *bench) gate() v1beta1.Gate {
 		Spec: v1beta1.GateSpec{
 			Environment: "case", Mode: v1beta1.GateModeEnforce, UnmatchedImages: v1beta1.UnmatchedImagesDeny,
 			Match:  v1beta1.GateMatch{Kinds: []v1beta1.JudgedKind{"Pod"}},
-			Images: []v1beta1.ImageRule{b.rule},
+			Images: []v1beta1.ImageRule{b.rule}, RequirePromotionFrom: b.promotion, Policies: b.policies,
 		},
 	}
 }
@@ -105,7 +108,7 @@ func (b *bench) gate() v1beta1.Gate {
 // with its memory of the registry, is kept from one call to the next.
 func (b *bench) pod(ctx context.Context, image string, edits ...func(spec map[string]any)) (gate.Verdict, error) {
 	if b.judge == nil {
-		files := &gather.Files{GateList: []v1beta1.Gate{b.gate()}, Namespaces: map[string]map[string]string{"shop": {}}}
+		files := &gather.Files{GateList: []v1beta1.Gate{b.gate()}, Namespaces: map[string]map[string]string{"shop": {}}, Clock: func() time.Time { return b.now }}
 		if errs := gather.ValidateGate(&files.GateList[0]); len(errs) > 0 {
 			return gate.Verdict{}, errs.ToAggregate()
 		}

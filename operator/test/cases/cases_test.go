@@ -26,6 +26,16 @@ func TestCases_Images(t *testing.T) {
 	}
 }
 
+func TestCases_Promotion(t *testing.T) {
+	for _, c := range promotionCases {
+		t.Run(fmt.Sprintf("%d %s", c.number, c.name), func(t *testing.T) {
+			if _, err := runCase(t.Context(), c); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestCases_Kustomize(t *testing.T) {
 	for _, c := range kustomizeCases {
 		t.Run(fmt.Sprintf("%d %s", c.number, c.name), func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Command cases runs known cases of image trust and of overlays, each with its right
+// Command cases runs known cases of image trust, of promotion and of overlays, each with its right
 // answer, and prints for each its number, what is right and what Sluice says. It exits 1 if
 // they differ.
 package main
@@ -23,15 +23,20 @@ type testCase struct {
 
 func main() {
 	passed, failed := 0, 0
-	for _, c := range images {
-		verdict, err := runCase(context.Background(), c)
-		if err == nil {
-			passed++
-			fmt.Printf("images %2d  right: %-5s  ours: %-5s  ok    %s\n", c.number, c.right, verdict.Outcome, c.name)
-			continue
+	for _, group := range []struct {
+		name  string
+		cases []testCase
+	}{{"images", images}, {"promotion", promotionCases}} {
+		for _, c := range group.cases {
+			verdict, err := runCase(context.Background(), c)
+			if err == nil {
+				passed++
+				fmt.Printf("%s %2d  right: %-5s  ours: %-5s  ok    %s\n", group.name, c.number, c.right, verdict.Outcome, c.name)
+				continue
+			}
+			failed++
+			fmt.Printf("%s %2d  right: %-5s  ours: %-5s  WRONG %s: %v\n", group.name, c.number, c.right, verdict.Outcome, c.name, err)
 		}
-		failed++
-		fmt.Printf("images %2d  right: %-5s  ours: %-5s  WRONG %s: %v\n", c.number, c.right, verdict.Outcome, c.name, err)
 	}
 	for _, c := range kustomizeCases {
 		err := c.run(context.Background())

@@ -432,6 +432,9 @@ func imageStatus(s *scope) []v1beta1.ImageStatus {
 			if out[at].SignedBy == "" {
 				out[at].SignedBy = i.Authority
 			}
+			if out[at].PromotedFrom == "" {
+				out[at].PromotedFrom = i.PromotedFrom
+			}
 			if i.Digest != "" {
 				out[at].Digest = i.Digest
 			}

@@ -10,6 +10,8 @@ import (
 	protocommon "github.com/sigstore/protobuf-specs/gen/pb-go/common/v1"
 	rekor "github.com/sigstore/protobuf-specs/gen/pb-go/rekor/v1"
 	"github.com/sigstore/sigstore-go/pkg/tlog"
+
+	"github.com/sluice-dev/sluice/operator/internal/strictjson"
 )
 
 // rekorBundle is the annotation dev.sigstore.cosign/bundle: a Rekor entry and the log's
@@ -71,7 +73,7 @@ func readTimestamp(raw []byte) ([]byte, error) {
 }
 
 func readJSON(raw []byte, into any) error {
-	if err := checkJSON(raw, everywhere); err != nil {
+	if err := strictjson.Check(raw, strictjson.Everywhere); err != nil {
 		return err
 	}
 	return json.Unmarshal(raw, into)

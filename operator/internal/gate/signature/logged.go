@@ -9,6 +9,8 @@ import (
 	"fmt"
 
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+
+	"github.com/sluice-dev/sluice/operator/internal/strictjson"
 )
 
 // logBody is what a Rekor entry of any kind that is verified here says about content.
@@ -49,7 +51,7 @@ var hashes = map[string]crypto.Hash{
 // compares signature and certificate and leaves the content out; whoever holds a key can
 // make one that signs two texts with one signature, and would have logged the other one.
 func (s *stored) loggedContent(body []byte) error {
-	if err := checkJSON(body, everywhere); err != nil {
+	if err := strictjson.Check(body, strictjson.Everywhere); err != nil {
 		return fmt.Errorf("reading the log entry: %w", err)
 	}
 	var b logBody

@@ -11,6 +11,7 @@ import (
 	intoto "github.com/in-toto/attestation/go/v1"
 
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/strictjson"
 )
 
 const (
@@ -38,7 +39,7 @@ func readStatement(raw []byte) (*statement, error) {
 	if len(raw) > limits.StatementBytes {
 		return nil, fmt.Errorf("the statement has more than %d bytes (limits.StatementBytes)", limits.StatementBytes)
 	}
-	if err := checkJSON(raw, 1); err != nil {
+	if err := strictjson.Check(raw, 1); err != nil {
 		return nil, fmt.Errorf("reading the statement: %w", err)
 	}
 	var fields map[string]json.RawMessage
@@ -66,7 +67,7 @@ func readStatement(raw []byte) (*statement, error) {
 // readSubjects keeps the SHA-256 digests, which are what images go by. Others may be in
 // any writing; sigstore-go would refuse a statement for one that is not hex.
 func readSubjects(raw json.RawMessage) ([]*intoto.ResourceDescriptor, error) {
-	if err := checkJSON(raw, everywhere); err != nil {
+	if err := strictjson.Check(raw, strictjson.Everywhere); err != nil {
 		return nil, err
 	}
 	var subjects []map[string]json.RawMessage

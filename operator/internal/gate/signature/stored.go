@@ -24,6 +24,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/strictjson"
 )
 
 // stored is one signature or attestation as a registry holds it, read but not verified.
@@ -223,7 +224,7 @@ func (s *stored) readClaim(r *gate.Signature) error {
 	if len(r.Payload) > limits.SignatureBlobBytes {
 		return fmt.Errorf("the claim has more than %d bytes (limits.SignatureBlobBytes)", limits.SignatureBlobBytes)
 	}
-	if err := checkJSON(r.Payload, everywhere); err != nil {
+	if err := strictjson.Check(r.Payload, strictjson.Everywhere); err != nil {
 		return fmt.Errorf("reading the claim: %w", err)
 	}
 	s.claim = r.Payload
@@ -236,7 +237,7 @@ func (s *stored) readEnvelope(r *gate.Signature) error {
 	if len(r.Payload) > limits.AttestationBytes {
 		return fmt.Errorf("the envelope has more than %d bytes (limits.AttestationBytes)", limits.AttestationBytes)
 	}
-	if err := checkJSON(r.Payload, everywhere); err != nil {
+	if err := strictjson.Check(r.Payload, strictjson.Everywhere); err != nil {
 		return fmt.Errorf("reading the envelope: %w", err)
 	}
 	var e dsse.Envelope

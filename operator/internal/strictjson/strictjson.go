@@ -1,4 +1,5 @@
-package signature
+// Package strictjson refuses JSON that two readers may read differently.
+package strictjson
 
 import (
 	"bytes"
@@ -14,15 +15,15 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
-// everywhere folds names in all of a document.
-const everywhere = math.MaxInt
+// Everywhere folds names in all of a document.
+const Everywhere = math.MaxInt
 
-// checkJSON refuses documents that two parsers may read differently: names given twice,
+// Check refuses documents that two parsers may read differently: names given twice,
 // text that is not UTF-8, and something after the end. Go's parser takes the last of two
 // equal names where others take the first, and takes "Digest" for "digest"; down to
 // depth folded, names that differ in case alone are therefore equal too. It also bounds
 // nesting, so that whoever walks the document may recurse.
-func checkJSON(raw []byte, folded int) error {
+func Check(raw []byte, folded int) error {
 	if !utf8.Valid(raw) {
 		return errors.New("it is not UTF-8")
 	}

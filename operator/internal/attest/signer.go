@@ -1,0 +1,133 @@
+// Package attest signs evidence with a private key.
+package attest
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+
+	protocommon "github.com/sigstore/protobuf-specs/gen/pb-go/common/v1"
+	"github.com/sigstore/sigstore-go/pkg/sign"
+	"github.com/sigstore/sigstore/pkg/cryptoutils"
+	"github.com/sigstore/sigstore/pkg/signature"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+)
+
+const statementMediaType = "application/vnd.in-toto+json"
+
+// Signer signs with one key.
+type Signer struct {
+	key     signature.SignerVerifier
+	details signature.AlgorithmDetails
+	public  string
+}
+
+// NewSigner reads a private key in PEM: as cosign stores it, encrypted with a password, or
+// as PKCS #8 without one. Errors never show any of it.
+func NewSigner(text, password []byte) (*Signer, error) {
+	if len(text) > limits.PrivateKeyBytes {
+		return nil, fmt.Errorf("the key has more than %d bytes (limits.PrivateKeyBytes)", limits.PrivateKeyBytes)
+	}
+	block, _ := pem.Decode(text)
+	switch {
+	case block == nil:
+		return nil, errors.New("it is no key in PEM: give cosign.key, as `cosign generate-key-pair` writes it")
+	case block.Type == "PUBLIC KEY":
+		return nil, errors.New("it is a public key: give the private half, cosign.key")
+	}
+	private, err := cryptoutils.UnmarshalPEMToPrivateKey(text, func(bool) ([]byte, error) { return append([]byte{}, password...), nil })
+	if err != nil {
+		return nil, errors.New("it cannot be read: it is no private key that cosign makes, or COSIGN_PASSWORD is not its password")
+	}
+	holder, ok := private.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("keys of type %T do not sign", private)
+	}
+	s := &Signer{}
+	if s.details, err = signature.GetDefaultAlgorithmDetails(holder.Public()); err != nil {
+		return nil, fmt.Errorf("it cannot be used: %w", err)
+	}
+	if s.key, err = signature.LoadSignerVerifierFromAlgorithmDetails(private, s.details); err != nil {
+		return nil, fmt.Errorf("it cannot be used: %w", err)
+	}
+	public, err := cryptoutils.MarshalPublicKeyToPEM(holder.Public())
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be used: %w", err)
+	}
+	s.public = string(public)
+	return s, nil
+}
+
+// PublicPEM is the public half of the key.
+func (s *Signer) PublicPEM() string { return s.public }
+
+// Bundle is a sigstore bundle (v0.3, JSON) around an in-toto statement, without a time or
+// a log entry of others.
+func (s *Signer) Bundle(statement []byte) ([]byte, error) {
+	bundle, err := sign.Bundle(&sign.DSSEData{Data: statement, PayloadType: statementMediaType}, keypair{s}, sign.BundleOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("signing evidence: %w", err)
+	}
+	raw, err := protojson.Marshal(bundle)
+	if err != nil {
+		return nil, fmt.Errorf("signing evidence: %w", err)
+	}
+	return raw, nil
+}
+
+// keypair lets sigstore-go sign with a Signer.
+type keypair struct{ *Signer }
+
+func (k keypair) GetHashAlgorithm() protocommon.HashAlgorithm { return k.details.GetProtoHashType() }
+
+func (k keypair) GetSigningAlgorithm() protocommon.PublicKeyDetails {
+	return k.details.GetSignatureAlgorithm()
+}
+
+// GetHint is what cosign writes: the SHA-256 of the public key, in base64.
+func (k keypair) GetHint() []byte {
+	block, _ := pem.Decode([]byte(k.public))
+	sum := sha256.Sum256(block.Bytes)
+	return []byte(base64.StdEncoding.EncodeToString(sum[:]))
+}
+
+func (k keypair) GetKeyAlgorithm() string {
+	switch k.details.GetKeyType() {
+	case signature.RSA:
+		return "RSA"
+	case signature.ED25519:
+		return "ED25519"
+	default:
+		return "ECDSA"
+	}
+}
+
+func (k keypair) GetPublicKey() crypto.PublicKey {
+	public, err := k.key.PublicKey()
+	if err != nil {
+		return nil
+	}
+	return public
+}
+
+func (k keypair) GetPublicKeyPem() (string, error) { return k.public, nil }
+
+func (k keypair) SignData(_ context.Context, data []byte) (signed, hashed []byte, err error) {
+	if signed, err = k.key.SignMessage(bytes.NewReader(data)); err != nil {
+		return nil, nil, fmt.Errorf("signing: %w", err)
+	}
+	hash := k.details.GetHashType()
+	if hash == crypto.Hash(0) {
+		return signed, data, nil
+	}
+	h := hash.New()
+	h.Write(data)
+	return signed, h.Sum(nil), nil
+}

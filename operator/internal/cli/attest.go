@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/operator/internal/attest"
+	"github.com/sluice-dev/sluice/operator/internal/evidence"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/registry"
+)
+
+type attestOptions struct {
+	registryFlags
+	environment  string
+	key          string
+	policyDigest string
+	levels       []string
+	verdict      string
+	failed       bool
+}
+
+func attestCommand(s streams) *cobra.Command {
+	var o attestOptions
+	c := &cobra.Command{
+		Use:   "attest IMAGE",
+		Short: "Sign that an image passed an environment, and store that beside it",
+		Long: `Sign a SLSA Verification Summary that says that IMAGE passed an environment, and store it
+beside the image in its registry. Of an image index it is about each image of it too.
+
+With --verdict, the JSON of sluice check, the policy digest and what was exempted are taken
+from there, and a verdict that blocks makes it evidence of a failure.
+The key's password is in COSIGN_PASSWORD.`,
+		Example: "  sluice attest registry.example.com/shop/web@sha256:… --environment e2e --key cosign.key\n" +
+			"  sluice check overlays/e2e --format json > verdict.json; sluice attest registry.example.com/shop/web:1.2 --environment e2e --key cosign.key --verdict verdict.json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), s, args[0]) },
+	}
+	c.Flags().StringVar(&o.environment, "environment", "", "environment that the image passed")
+	c.Flags().StringVar(&o.key, "key", "", "file with the private key, as cosign stores it")
+	c.Flags().StringVar(&o.policyDigest, "policy-digest", "", "policyDigest of the verdict that it passed with, as sha256:…")
+	c.Flags().StringSliceVar(&o.levels, "level", nil, "level that was verified, such as SLSA_BUILD_LEVEL_2 (repeatable)")
+	c.Flags().StringVar(&o.verdict, "verdict", "", "file with the JSON of sluice check over what ran there")
+	c.Flags().BoolVar(&o.failed, "failed", false, "say that the image failed there")
+	o.register(c)
+	return c
+}
+
+func (o *attestOptions) run(ctx context.Context, s streams, image string) error {
+	if err := evidence.ValidateEnvironment(o.environment); err != nil {
+		return usage("--environment: %w", err)
+	}
+	signer, err := o.signer()
+	if err != nil {
+		return err
+	}
+	ref, err := images.Parse(image)
+	if err != nil {
+		return usage("%w", err)
+	}
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	digest, err := client.Resolve(ctx, ref, nil)
+	if err != nil {
+		return &exit{code: ExitUndecided, err: err}
+	}
+	summary, err := o.summary(ref.Repository, digest)
+	if err != nil {
+		return err
+	}
+	if summary.Subjects, err = withChildren(ctx, client, ref.Repository, digest); err != nil {
+		return err
+	}
+	statement, err := summary.Statement()
+	if err != nil {
+		return usage("%w", err)
+	}
+	bundle, err := signer.Bundle(statement)
+	if err != nil {
+		return usage("%w", err)
+	}
+	for i, subject := range summary.Subjects {
+		if err := client.Attach(ctx, ref.Repository, subject, bundle, evidence.PredicateType, nil); err != nil {
+			return &exit{code: ExitUndecided, err: fmt.Errorf("%d of %d images have the evidence, and it is safe to try again: %w", i, len(summary.Subjects), err)}
+		}
+	}
+	say(s.out, "", fmt.Sprintf("%s@%s: %s in environment %s at %s, told of %d images", ref.Repository, digest, summary.Result, o.environment,
+		summary.Time.UTC().Format(time.RFC3339), len(summary.Subjects)))
+	return nil
+}
+
+func (o *attestOptions) signer() (*attest.Signer, error) {
+	if o.key == "" {
+		return nil, usage("--key is required: the file with the private key of environment %s", o.environment)
+	}
+	text, err := readBounded(o.key, limits.PrivateKeyBytes)
+	if err != nil {
+		return nil, usage("--key: %w", err)
+	}
+	signer, err := attest.NewSigner(text, []byte(os.Getenv("COSIGN_PASSWORD")))
+	if err != nil {
+		return nil, usage("--key=%s: %w", o.key, err)
+	}
+	return signer, nil
+}
+
+// summary of what is known before the registry is asked what the image consists of.
+func (o *attestOptions) summary(repository, digest string) (evidence.Summary, error) {
+	out := evidence.Summary{
+		Verifier: evidence.Verifier(o.environment), Time: time.Now(), Resource: "oci://" + repository + "@" + digest, Result: evidence.Passed, Levels: o.levels,
+		Policy: evidence.Resource{URI: "https://sluice.dev/environments/" + o.environment + "/policy", Digest: o.policyDigest},
+	}
+	if o.failed {
+		out.Result = evidence.Failed
+	}
+	if o.policyDigest != "" {
+		if err := evidence.ValidateDigest(o.policyDigest); err != nil {
+			return out, usage("--policy-digest: %w", err)
+		}
+	}
+	if o.verdict == "" {
+		return out, nil
+	}
+	return out, o.take(&out, digest)
+}
+
+// take takes from the verdicts over the image what they say of it.
+func (o *attestOptions) take(out *evidence.Summary, digest string) error {
+	raw, err := readBounded(o.verdict, limits.SourceFileBytes)
+	if err != nil {
+		return usage("--verdict: %w", err)
+	}
+	var all []gate.Verdict
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return usage("--verdict=%s: it is not what `sluice check --format json` writes: %w", o.verdict, err)
+	}
+	found := false
+	for _, v := range all {
+		if !speaksOf(v, digest) {
+			continue
+		}
+		if found && v.PolicyDigest != out.Policy.Digest && o.policyDigest == "" {
+			return usage("--verdict=%s: several Gates judged %s: say with --policy-digest which one's rules count", o.verdict, digest)
+		}
+		found = true
+		if o.policyDigest == "" {
+			out.Policy.Digest = v.PolicyDigest
+		}
+		if v.Outcome.Blocks() {
+			out.Result = evidence.Failed
+		}
+		for _, e := range v.Exemptions {
+			out.Exemptions = append(out.Exemptions, evidence.Exemption{Name: e.Name, Reason: e.Reason, Expires: e.Expires, Policy: e.Policy, Message: e.Message})
+		}
+	}
+	if !found {
+		return usage("--verdict=%s: no verdict in it is about %s: check what runs there, by the same digest", o.verdict, digest)
+	}
+	return nil
+}
+
+func speaksOf(v gate.Verdict, digest string) bool {
+	for _, i := range v.Images {
+		if i.Digest == digest {
+			return true
+		}
+	}
+	return false
+}
+
+// withChildren is the image, and where it is an index those in it: a pod may name one of
+// them, and nothing in the registry leads from it to the index.
+func withChildren(ctx context.Context, client *registry.Client, repository, digest string) ([]string, error) {
+	held, err := client.Evidence(ctx, repository, digest, gate.Want{Children: true}, nil, nil)
+	if err != nil {
+		return nil, &exit{code: ExitUndecided, err: err}
+	}
+	subjects := []string{digest}
+	for _, c := range held.Children {
+		subjects = append(subjects, c.Digest)
+	}
+	return subjects, nil
+}
+
+// readBounded reads a file of at most limit bytes.
+func readBounded(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(raw)) > limit {
+		err = fmt.Errorf("%s has more than %d bytes", name, limit)
+	}
+	return raw, err
+}

@@ -1,0 +1,281 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/operator/internal/evidence"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gate/promotion"
+	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
+	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/redact"
+	"github.com/sluice-dev/sluice/operator/internal/trust"
+)
+
+type historyOptions struct {
+	registryFlags
+	keys   []string
+	gates  []string
+	root   string
+	format string
+}
+
+// chain is what is known of one image.
+type chain struct {
+	Image    string `json:"image"`
+	Digest   string `json:"digest"`
+	Evidence []step `json:"evidence"`
+	// Links are the Gates, and whether each finds the proof that it demands.
+	Links []link `json:"links"`
+}
+
+// step is one piece of evidence, verified or not.
+type step struct {
+	Environment  string               `json:"environment"`
+	Time         string               `json:"time"`
+	Result       evidence.Result      `json:"result"`
+	PolicyDigest string               `json:"policyDigest"`
+	Levels       []string             `json:"levels"`
+	Exemptions   []evidence.Exemption `json:"exemptions"`
+	// SignedBy are the authorities of its environment that signed it; none where it proves
+	// nothing.
+	SignedBy []string `json:"signedBy"`
+}
+
+type link struct {
+	From    string       `json:"from"`
+	To      string       `json:"to"`
+	Gate    string       `json:"gate"`
+	Verdict gate.Outcome `json:"verdict"`
+	Message string       `json:"message,omitempty"`
+}
+
+func historyCommand(s streams) *cobra.Command {
+	var o historyOptions
+	c := &cobra.Command{
+		Use:   "history IMAGE",
+		Short: "Show which environments an image passed, by signed evidence",
+		Long: `Show the evidence that is stored beside IMAGE: environments, times and policy digests.
+
+With --gate each Gate says whether it finds the proof that it demands, and a signature
+counts for the environment alone that the Gate names its authorities for. With --key a
+signature by any of the keys counts, for whatever environment.`,
+		Example: "  sluice history registry.example.com/shop/web:1.2 --gate gates/\n  sluice history registry.example.com/shop/web@sha256:… --key e2e.pub --format json",
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(c *cobra.Command, args []string) error { return o.run(c.Context(), s, args[0]) },
+	}
+	c.Flags().StringSliceVar(&o.keys, "key", nil, "PEM file, or URI of a key management service, with the public key of an authority (repeatable)")
+	c.Flags().StringSliceVar(&o.gates, "gate", nil, "file or folder with Gates and what they refer to (repeatable)")
+	c.Flags().StringVar(&o.root, "root", "", "folder that bases and symlinks may not leave (default: the Git work tree)")
+	c.Flags().StringVar(&o.format, "format", formatText, "text, json or mermaid")
+	o.register(c)
+	return c
+}
+
+var historyFormats = map[string]func(chain, io.Writer) error{
+	formatText: chain.text, "mermaid": chain.mermaid,
+	"json": func(c chain, w io.Writer) error { return json.NewEncoder(w).Encode(c) },
+}
+
+func (o *historyOptions) run(ctx context.Context, s streams, image string) error {
+	write, ok := historyFormats[o.format]
+	if !ok {
+		return usage("--format=%s: there are text, json and mermaid", o.format)
+	}
+	ref, err := images.Parse(image)
+	if err != nil {
+		return usage("%w", err)
+	}
+	configs, err := o.demands(ctx, s)
+	if err != nil {
+		return err
+	}
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	found := gate.Image{
+		Ref: image, Repository: ref.Repository, Tag: ref.Tag, Pinned: ref.Pinned(), Digest: ref.Digest,
+		Locations: []gate.Location{{Object: "Image/" + image}},
+	}
+	everything := func(context.Context, *gate.Image) bool { return false }
+	gather.Evidence(ctx, client, everything, configs, &found, nil, nil)
+	if found.Unavailable != "" {
+		return &exit{code: ExitUndecided, err: fmt.Errorf("%s: %s", image, found.Unavailable)}
+	}
+	out, err := follow(ctx, configs, &found)
+	if err != nil {
+		return err
+	}
+	if err := write(out, s.out); err != nil {
+		return usage("write the result: %w", err)
+	}
+	return out.outcome()
+}
+
+// demands are the Gates that ask for evidence, or one that takes any by the keys.
+func (o *historyOptions) demands(ctx context.Context, s streams) ([]gate.Config, error) {
+	loader := trust.New(trust.Options{})
+	var configs []gate.Config
+	if len(o.gates) > 0 {
+		in, err := readInput(ctx, s, o.root, nil, o.gates, nil)
+		if err != nil {
+			return nil, err
+		}
+		for i := range in.files.GateList {
+			if c, ok := gather.Promotion(ctx, &in.files.GateList[i], in.files, loader); ok {
+				configs = append(configs, c)
+			}
+		}
+		slices.SortFunc(configs, func(a, b gate.Config) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	if len(o.keys) > 0 {
+		byKeys := gate.Config{Promotion: &gate.Promotion{}}
+		for _, from := range o.keys {
+			a, err := keyAuthority(ctx, loader, from)
+			if err != nil {
+				return nil, err
+			}
+			byKeys.Promotion.Authorities = append(byKeys.Promotion.Authorities, a)
+		}
+		configs = append(configs, byKeys)
+	}
+	if len(configs) == 0 {
+		return nil, usage("--key is required, or --gate with a Gate that has spec.requirePromotionFrom: without one anyone's evidence would do")
+	}
+	return configs, nil
+}
+
+// follow reads the evidence, and asks each Gate.
+func follow(ctx context.Context, configs []gate.Config, image *gate.Image) (chain, error) {
+	out := chain{Image: image.Ref, Digest: image.Digest, Evidence: []step{}, Links: []link{}}
+	signatures := signature.New()
+	steps := map[string]*step{}
+	for _, c := range configs {
+		held := signatures.Statements(ctx, c.Promotion.Authorities, image, evidence.PredicateType)
+		if why := slices.Concat(held.Unread, held.Unusable); len(why) > 0 {
+			return out, &exit{code: ExitUndecided, err: fmt.Errorf("%s: %s", image.Ref, strings.Join(why, "; "))}
+		}
+		for _, statement := range append(held.Accepted, held.Strangers...) {
+			note(steps, c, statement)
+		}
+		if c.Name != "" {
+			out.Links = append(out.Links, judged(ctx, signatures, c, image))
+		}
+	}
+	for _, s := range steps {
+		slices.Sort(s.SignedBy)
+		s.SignedBy = slices.Compact(s.SignedBy)
+		out.Evidence = append(out.Evidence, *s)
+	}
+	slices.SortFunc(out.Evidence, func(a, b step) int {
+		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Environment, b.Environment), cmp.Compare(a.Result, b.Result), slices.Compare(a.SignedBy, b.SignedBy))
+	})
+	return out, nil
+}
+
+// note keeps a statement, once whoever asks, with who signed it for its environment.
+func note(steps map[string]*step, c gate.Config, statement gate.Statement) {
+	summary, err := evidence.Parse(statement.Payload)
+	if err != nil {
+		return
+	}
+	environment, ok := summary.Environment()
+	if !ok {
+		environment = summary.Verifier
+	}
+	s := steps[string(statement.Payload)]
+	if s == nil {
+		s = &step{
+			Environment: environment, Time: summary.Time.Format(time.RFC3339), Result: summary.Result, PolicyDigest: summary.Policy.Digest,
+			Levels: append([]string{}, summary.Levels...), Exemptions: append([]evidence.Exemption{}, summary.Exemptions...), SignedBy: []string{},
+		}
+		steps[string(statement.Payload)] = s
+	}
+	if c.Promotion.Environment == "" || ok && c.Promotion.Environment == environment {
+		s.SignedBy = append(s.SignedBy, statement.By...)
+	}
+}
+
+// judged is what a Gate says of the image's way to it.
+func judged(ctx context.Context, signatures *signature.Check, c gate.Config, image *gate.Image) link {
+	v := gate.NewChain(promotion.New(signatures)).Decide(ctx, &gate.Input{
+		Gate: c, Object: gate.ObjectRef{Kind: "Image", Name: image.Ref}, Images: []gate.Image{*image}, Now: time.Now().Unix(),
+	})
+	l := link{From: c.Promotion.Environment, To: c.Environment, Gate: c.Name, Verdict: v.Outcome}
+	for _, f := range slices.Concat(v.Violations, v.Warnings) {
+		l.Message = f.Message
+		break
+	}
+	return l
+}
+
+// outcome denies where a link does not hold, or where there is nothing that was verified.
+func (c chain) outcome() error {
+	verified := slices.ContainsFunc(c.Evidence, func(s step) bool { return len(s.SignedBy) > 0 })
+	for _, l := range c.Links {
+		if l.Verdict.Blocks() {
+			return &exit{code: map[bool]int{true: ExitDenied, false: ExitUndecided}[l.Verdict == gate.OutcomeDeny]}
+		}
+	}
+	if !verified {
+		return &exit{code: ExitDenied, err: fmt.Errorf("%s: no evidence by any of the authorities", c.Image)}
+	}
+	return nil
+}
+
+// shown makes what stands in evidence safe for a terminal.
+func shown(s string) string { return redact.Text(s, limits.MessageBytes) }
+
+func (s step) by() string {
+	if len(s.SignedBy) == 0 {
+		return "NOT VERIFIED"
+	}
+	return "signed by " + strings.Join(s.SignedBy, ", ")
+}
+
+func (c chain) text(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s\n", shown(c.Image), c.Digest)
+	for _, s := range c.Evidence {
+		fmt.Fprintf(&b, "  %s  %s  %s  %s  policy %s\n", s.Time, shown(s.Environment), s.Result, shown(s.by()), cmp.Or(s.PolicyDigest, "not named"))
+		for _, e := range s.Exemptions {
+			fmt.Fprintf(&b, "    but for %s, by Exemption %s (%s)\n", shown(e.Policy), shown(e.Name), shown(e.Reason))
+		}
+	}
+	for _, l := range c.Links {
+		fmt.Fprintf(&b, "  %s -> %s  %s", l.From, l.To, l.Verdict)
+		if l.Message != "" {
+			fmt.Fprintf(&b, "  %s", shown(l.Message))
+		}
+		b.WriteString("\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// mermaid is a flow chart of the links. Environments are names that cannot break out of it.
+func (c chain) mermaid(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("flowchart LR\n")
+	for _, l := range c.Links {
+		arrow := "-->"
+		if l.Verdict.Blocks() {
+			arrow = "-.->"
+		}
+		fmt.Fprintf(&b, "  %s %s|%s| %s\n", "env_"+l.From+"["+l.From+"]", arrow, l.Verdict, "env_"+l.To+"["+l.To+"]")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,118 @@
+package gather_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
+)
+
+const summaryType = "https://slsa.dev/verification_summary/v1"
+
+// summary says that an image passed e2e a minute ago.
+func summary() map[string]any {
+	return map[string]any{
+		"verifier": map[string]any{"id": "https://sluice.dev/environments/e2e"}, "verificationResult": "PASSED",
+		"timeVerified": time.Now().Add(-time.Minute).UTC().Format(time.RFC3339), "resourceUri": "oci://registry.example.com/shop/signed",
+		"policy": map[string]any{"uri": "https://sluice.dev/gates/e2e"}, "verifiedLevels": []any{},
+	}
+}
+
+// demandPromotion makes the Gate ask for evidence by the other key, from a Secret.
+func (s *stand) demandPromotion() {
+	s.files.Secrets["sluice-system/e2e-attestor"] = map[string][]byte{"cosign.pub": []byte(s.other.PublicPEM)}
+	s.files.GateList[0].Spec.RequirePromotionFrom = &v1beta1.RequirePromotionFrom{
+		Environment: "e2e", Within: &metav1.Duration{Duration: time.Hour},
+		Authorities: []v1beta1.Authority{{Key: &v1beta1.PublicKey{Secret: &v1beta1.SecretKeyRef{
+			NamespacedName: v1beta1.NamespacedName{Name: "e2e-attestor", Namespace: "sluice-system"}, Key: "cosign.pub",
+		}}}},
+	}
+}
+
+func TestJudge_PromotionIsFetchedWithTheSignatures(t *testing.T) {
+	s := newStand(t)
+	s.demandPromotion()
+	if j := s.judge(workload(s.image("signed")), nil); !j.Blocked() || !strings.Contains(findings(j), "image has no evidence that it passed environment e2e") {
+		t.Errorf("without evidence: %s", findings(j))
+	}
+	if err := s.other.AttestBundle(s.registry.Host()+"/shop/signed", s.digest, summaryType, summary()); err != nil {
+		t.Fatal(err)
+	}
+	s.files.GateList[0].Spec.RequirePromotionFrom = nil
+	s.registry.ResetCounts()
+	s.judge(workload(s.image("signed")), nil)
+	alone := s.registry.Requests()
+	s.demandPromotion()
+	s.registry.ResetCounts()
+	j := s.judge(workload(s.image("signed")), nil)
+	if j.Blocked() || j.Verdicts[0].Images[0].PromotedFrom != "e2e" {
+		t.Errorf("with evidence: %s", j.Verdicts[0].Canonical())
+	}
+	// The bundle itself, in its manifest: the list of referrers is the one that is read anyway.
+	if got := s.registry.Requests(); got > alone+2 {
+		t.Errorf("evidence takes %d requests, and signatures alone %d", got, alone)
+	}
+}
+
+func TestJudge_PromotionFromTheAttestationTagIsFoundBesideASignatureInABundle(t *testing.T) {
+	s := newStand(t)
+	s.demandPromotion()
+	if err := s.other.AttestTag(s.registry.Host()+"/shop/signed", s.digest, summaryType, summary()); err != nil {
+		t.Fatal(err)
+	}
+	if j := s.judge(workload(s.image("signed")), nil); j.Blocked() {
+		t.Errorf("%s", findings(j))
+	}
+}
+
+func TestJudge_PromotionIsAnErrorWhileTheRegistryIsDown(t *testing.T) {
+	s := newStand(t)
+	s.demandPromotion()
+	s.files.GateList[0].Spec.Images[0].Require = nil
+	s.registry.Override(nil, testkit.Status(http.StatusInternalServerError))
+	j := s.judge(workload(s.image("signed")), nil)
+	if got := gate.Worst(j.Verdicts).Outcome; got != gate.OutcomeError || !strings.Contains(findings(j), "evidence of environment e2e could not be read") {
+		t.Errorf("%s: %s", got, findings(j))
+	}
+}
+
+func TestJudge_PromotionAsksOnlyOfImagesThatAreLookedAt(t *testing.T) {
+	s := newStand(t)
+	s.demandPromotion()
+	s.files.GateList[0].Spec.Images = []v1beta1.ImageRule{{Match: s.registry.Host() + "/shop/**", Require: new(intstr.FromString("none"))}}
+	s.registry.ResetCounts()
+	if j := s.judge(workload(s.image("signed")), nil); j.Blocked() || s.registry.Requests() != 0 {
+		t.Errorf("%d requests: %s", s.registry.Requests(), findings(j))
+	}
+}
+
+func TestValidateGate_PromotionNeedsAnotherEnvironmentAndSomebodyWhoSigns(t *testing.T) {
+	s := newStand(t)
+	for name, c := range map[string]struct {
+		change func(*v1beta1.RequirePromotionFrom)
+		at     string
+	}{
+		"a Secret that comes later": {func(*v1beta1.RequirePromotionFrom) {}, ""},
+		"its own environment":       {func(p *v1beta1.RequirePromotionFrom) { p.Environment = "prod" }, "spec.requirePromotionFrom.environment"},
+		"nobody":                    {func(p *v1beta1.RequirePromotionFrom) { p.Authorities = nil }, "spec.requirePromotionFrom.authorities"},
+		"a key that is none":        {func(p *v1beta1.RequirePromotionFrom) { p.Authorities[0].Key = &v1beta1.PublicKey{Inline: "x"} }, "spec.requirePromotionFrom.authorities[0].key.inline"},
+		"anybody, by a loose pattern": {func(p *v1beta1.RequirePromotionFrom) {
+			p.Authorities[0] = v1beta1.Authority{Keyless: &v1beta1.Keyless{Issuer: "https://i", SubjectRegExp: ".*"}}
+		}, "spec.requirePromotionFrom.authorities[0].keyless"},
+	} {
+		s.demandPromotion()
+		c.change(s.files.GateList[0].Spec.RequirePromotionFrom)
+		errs := gather.ValidateGate(&s.files.GateList[0])
+		if c.at == "" && len(errs) > 0 || c.at != "" && (len(errs) != 1 || errs[0].Field != c.at) {
+			t.Errorf("%s: %v", name, errs)
+		}
+	}
+}
