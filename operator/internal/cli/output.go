@@ -83,8 +83,11 @@ func docs(name string) string {
 	if _, builtin := policy.Builtin(group); ruled && builtin {
 		return docsAt + "policies.md"
 	}
-	if group == "signature" {
+	switch group {
+	case "signature":
 		return docsAt + "image-trust.md"
+	case "promotion":
+		return docsAt + "promotion.md"
 	}
 	return ""
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/cli"
+	"github.com/sluice-dev/sluice/operator/internal/evidence"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
@@ -55,6 +56,11 @@ var want = map[string]gate.Outcome{
 	"pinned":                 gate.OutcomeAllow,
 	"pinned-elsewhere":       gate.OutcomeDeny,
 	"privileged":             gate.OutcomeDeny,
+	"promoted":               gate.OutcomeAllow,
+	"promoted-elsewhere":     gate.OutcomeDeny,
+	"promoted-failed":        gate.OutcomeDeny,
+	"promoted-late":          gate.OutcomeDeny,
+	"promoted-not":           gate.OutcomeDeny,
 	"registry-down":          gate.OutcomeError,
 	"scan-failed":            gate.OutcomeDeny,
 	"scan-passed":            gate.OutcomeAllow,
@@ -259,6 +265,11 @@ func (s *suite) signWithoutKey(t *testing.T) *unstructured.Unstructured {
 		"scanned/failed": func(r, d string) error {
 			return s.stage.Key.AttestTag(r, d, "https://scans.example.com/v1", map[string]any{"result": "FAILED"})
 		},
+		"promoted/passed": func(r, d string) error { return s.summary(r, d, "e2e", evidence.Passed, time.Minute) },
+		"promoted/failed": func(r, d string) error { return s.summary(r, d, "e2e", evidence.Failed, time.Minute) },
+		"promoted/ci":     func(r, d string) error { return s.summary(r, d, "ci", evidence.Passed, time.Minute) },
+		"promoted/late":   func(r, d string) error { return s.summary(r, d, "e2e", evidence.Passed, 25*time.Hour) },
+		"promoted/none":   func(_, _ string) error { return nil },
 	} {
 		digest, err := s.stage.Push(repository + ":1.0.0")
 		if err != nil {
@@ -277,6 +288,21 @@ func (s *suite) signWithoutKey(t *testing.T) *unstructured.Unstructured {
 		"metadata": map[string]any{"name": "sigstore-root", "namespace": stage.OperatorNamespace},
 		"data":     map[string]any{"trusted_root.json": string(root)},
 	}}
+}
+
+// summary attaches evidence of an environment, of some time ago.
+func (s *suite) summary(repository, digest, environment string, result evidence.Result, ago time.Duration) error {
+	statement, err := evidence.Summary{
+		Subjects: []string{digest}, Verifier: evidence.Verifier(environment), Time: time.Now().Add(-ago), Resource: repository, Result: result,
+	}.Statement()
+	if err != nil {
+		return err
+	}
+	bundle, err := s.stage.Key.SignPayload("application/vnd.in-toto+json", statement)
+	if err != nil {
+		return err
+	}
+	return testkit.StoreBundle(repository, digest, bundle, evidence.PredicateType)
 }
 
 // manifest writes an object to a file.
