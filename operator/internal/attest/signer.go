@@ -65,9 +65,6 @@ func NewSigner(text, password []byte) (*Signer, error) {
 	return s, nil
 }
 
-// PublicPEM is the public half of the key.
-func (s *Signer) PublicPEM() string { return s.public }
-
 // Bundle is a sigstore bundle (v0.3, JSON) around an in-toto statement, without a time or
 // a log entry of others.
 func (s *Signer) Bundle(statement []byte) ([]byte, error) {

@@ -61,7 +61,7 @@ func TestAttest_WhatItStoresIsWhatAGateAsksFor(t *testing.T) {
 			gate := promotionGate(t, key, "    within: 1h\n    policyDigests: ["+digest+"]\n")
 			command(t, cli.ExitDenied, "no evidence by any of the authorities", "history", image, "--key="+public)
 			command(t, cli.ExitDenied, "e2e -> prod  Deny  image has no evidence", "history", image, "--gate="+gate)
-			command(t, cli.ExitPass, "PASSED in environment e2e", "attest", image, "--environment=e2e", "--key="+otherPrivate)
+			command(t, cli.ExitPass, "PASSED in environment e2e", "attest", image, "--environment=e2e", "--key="+otherPrivate, "--level=OF_A_STRANGER")
 			command(t, cli.ExitDenied, "NOT VERIFIED", "history", image, "--gate="+gate)
 			command(t, cli.ExitPass, "PASSED in environment e2e", "attest", image, "--environment=e2e", "--key="+private)
 			command(t, cli.ExitDenied, "is not among the policyDigests", "history", image, "--gate="+gate)

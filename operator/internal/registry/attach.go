@@ -47,19 +47,24 @@ func (c *Client) Attach(ctx context.Context, repository, digest string, bundle [
 func (c *Client) attach(ctx context.Context, repo name.Repository, who access, digest string, bundle []byte, predicateType string) error {
 	registry := repo.RegistryStr()
 	s := c.session(repo, who)
-	var names []name.Option
-	if s.plain {
-		names = append(names, name.Insecure)
+	// That the image is there, and whether the registry speaks HTTPS or may be spoken to in
+	// plain HTTP, is found out as for reading.
+	body, err := s.manifest(ctx, opAttach, digest, indexTypes+","+manifestTypes)
+	if err == nil && body == nil {
+		err = s.failed(opAttach, http.StatusNotFound, nil)
 	}
-	target, err := name.NewDigest(repo.Name()+"@"+digest, names...)
+	if err != nil {
+		return s.typed(opAttach, err)
+	}
+	target, err := name.NewDigest(repo.Name() + "@" + digest)
 	if err != nil {
 		return fmt.Errorf("attaching evidence to %s: %w", repo.Name(), err)
 	}
-	pushing := &login{
+	pushing := &spoken{registry: registry, scheme: s.account.knownScheme(), inner: &login{
 		hosts: c.policy, registry: registry, scope: repo.Scope(transport.PushScope), config: who.config,
 		account: s.account, inner: c.transport, now: c.now, requests: c.requests, turn: make(chan struct{}, 1),
-	}
-	err = ociremote.WriteAttestationNewBundleFormat(target, bundle, predicateType, ociremote.WithNameOptions(names...), ociremote.WithRemoteOptions(
+	}}
+	err = ociremote.WriteAttestationNewBundleFormat(target, bundle, predicateType, ociremote.WithRemoteOptions(
 		remote.WithContext(ctx), remote.WithTransport(pushing), remote.WithAuth(authn.Anonymous)))
 	if err == nil {
 		return nil
@@ -67,12 +72,30 @@ func (c *Client) attach(ctx context.Context, repo name.Repository, who access, d
 	return s.unattached(err)
 }
 
+const opAttach = "attach evidence"
+
+// spoken sends what is for the registry over the scheme that it was seen to speak. What
+// writes guesses one from the name, and tries the other at once.
+type spoken struct {
+	registry, scheme string
+	inner            http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *spoken) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Host != s.registry || s.scheme == "" || req.URL.Scheme == s.scheme {
+		return s.inner.RoundTrip(req)
+	}
+	sent := req.Clone(req.Context())
+	sent.URL.Scheme = s.scheme
+	return s.inner.RoundTrip(sent)
+}
+
 // unattached is what went wrong, with the registry's answer where it gave one.
 func (s *session) unattached(err error) error {
-	const op = "attach evidence"
 	var answer *transport.Error
 	if errors.As(err, &answer) && answer.StatusCode != 0 && answer.StatusCode != http.StatusOK {
-		return s.failed(op, answer.StatusCode, nil)
+		return s.failed(opAttach, answer.StatusCode, nil)
 	}
-	return s.failed(op, 0, err)
+	return s.failed(opAttach, 0, err)
 }

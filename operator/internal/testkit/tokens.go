@@ -143,7 +143,7 @@ func (t *TokenServer) admits(w http.ResponseWriter, r *http.Request) bool {
 	known, ok := t.tokens[token]
 	t.mu.Unlock()
 	if ok && t.options.Now().Before(known.ends) {
-		if wanted := scopeOf(r.URL.Path); wanted == "" || wanted == known.scope {
+		if wanted := scopeOf(r.URL.Path); wanted == "" || wanted == known.scope && reads(r) || known.scope == strings.TrimSuffix(wanted, "pull")+"push,pull" {
 			return true
 		}
 	}
@@ -155,6 +155,8 @@ func (t *TokenServer) admits(w http.ResponseWriter, r *http.Request) bool {
 	w.WriteHeader(http.StatusUnauthorized)
 	return false
 }
+
+func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
 // scopeOf is empty for the ping.
 func scopeOf(path string) string {
