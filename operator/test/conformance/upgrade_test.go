@@ -102,7 +102,7 @@ func TestUpgrade_FromV1alpha1AsTheStoredVersion(t *testing.T) {
 func TestUpgrade_TheDocumentedCommandsStoreTheRest(t *testing.T) {
 	u := upgraded(t)
 	u.until(t, "signed", v1beta1.PhaseReady)
-	u.until(t, "unsigned", v1beta1.PhasePending, v1beta1.PhaseBlocked)
+	u.until(t, "unsigned", v1beta1.PhaseGating, v1beta1.PhaseBlocked)
 	// The operator wrote its status to them, and would not again. So they are stored in
 	// v1alpha1 once more.
 	u.storeIn(t, v1alpha1.GroupVersion.Version)
