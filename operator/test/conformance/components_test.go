@@ -12,9 +12,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/operator/internal/controller/workload"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
