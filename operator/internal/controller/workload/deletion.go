@@ -154,9 +154,16 @@ func (r *Reconciler) prune(ctx context.Context, s *scope) error {
 	if p == nil || delta.HealthOf(p).Status != delta.Healthy || s.underWay() {
 		return nil
 	}
+	return r.keepOnly(ctx, s, func(c *unstructured.Unstructured) bool {
+		return find(s.desired, c) != nil || c.GetKind() == kindRecord
+	})
+}
+
+// keepOnly deletes the children that are not wanted, and forgets them.
+func (r *Reconciler) keepOnly(ctx context.Context, s *scope, wanted func(*unstructured.Unstructured) bool) error {
 	kept := s.owned[:0:0]
 	for _, c := range s.owned {
-		if find(s.desired, c) != nil || c.GetKind() == kindRecord {
+		if wanted(c) {
 			kept = append(kept, c)
 			continue
 		}

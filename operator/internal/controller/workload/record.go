@@ -134,17 +134,7 @@ func (r *Reconciler) dropRecords(ctx context.Context, s *scope) error {
 	if s.release.stable != nil {
 		stable = s.release.stable.name
 	}
-	kept := s.owned[:0:0]
-	for _, c := range s.owned {
-		if c.GetKind() != kindRecord || c.GetName() == stable {
-			kept = append(kept, c)
-			continue
-		}
-		if err := r.remove(ctx, c); err != nil {
-			return err
-		}
-		s.memory.lose(keyOf(c))
-	}
-	s.owned = kept
-	return nil
+	return r.keepOnly(ctx, s, func(c *unstructured.Unstructured) bool {
+		return c.GetKind() != kindRecord || c.GetName() == stable
+	})
 }

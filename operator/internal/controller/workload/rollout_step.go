@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -324,12 +323,12 @@ func observe(s *scope, o *obstacle) rollout.Observation {
 		Deleting: !s.workload.DeletionTimestamp.IsZero(), Paused: s.workload.Spec.Paused,
 		Applied: noted(s) != nil, Running: primary(s.owned) != nil, Release: s.release.stage,
 	}
-	if gated := meta.FindStatusCondition([]metav1.Condition{gatedCondition(s)}, v1beta1.ConditionGated); s.judgement != nil {
+	if s.judgement != nil {
 		out.Verdict = map[metav1.ConditionStatus]rollout.Verdict{
 			metav1.ConditionTrue: rollout.Allowed, metav1.ConditionFalse: rollout.Denied, metav1.ConditionUnknown: rollout.Undecided,
-		}[gated.Status]
+		}[gatedCondition(s).Status]
 	}
-	if o != nil && s.judgement != nil && !s.judgement.Blocked() || o != nil && s.judgement == nil {
+	if o != nil && (s.judgement == nil || !s.judgement.Blocked()) {
 		out.Obstacle = map[kind]rollout.Obstacle{
 			terminal: rollout.Refused, waiting: rollout.Missing, undecided: rollout.Unreadable, failed: rollout.WriteFailed, outdated: rollout.Unreadable,
 		}[o.kind]
