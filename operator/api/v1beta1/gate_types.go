@@ -305,35 +305,6 @@ type Reverify struct {
 	OnFailure OnFailure `json:"onFailure,omitempty"`
 }
 
-// RequirePromotionFrom demands signed evidence that an image passed another environment.
-type RequirePromotionFrom struct {
-	// Environment that the image has to have passed, as verifier of the evidence.
-	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`
-	Environment string `json:"environment"`
-	// Within is how old the evidence may be, from 1m to 87600h; without it, any age.
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(\.[0-9]{1,3})?(ms|s|m|h)){1,3}$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('87600h')",message="within is from 1m to 87600h"
-	// +optional
-	Within *metav1.Duration `json:"within,omitempty"`
-	// PolicyDigests that the environment may have verified against; without any, all. Taking
-	// one out revokes the evidence that was given under it.
-	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:items:Pattern=`^sha256:[0-9a-f]{64}$`
-	// +kubebuilder:validation:items:MaxLength=71
-	// +listType=set
-	// +optional
-	PolicyDigests []string `json:"policyDigests,omitempty"`
-	// Authorities that may sign for that environment, and for no other. One of them is
-	// enough.
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
-	// +listType=atomic
-	Authorities []Authority `json:"authorities"`
-}
-
 // GateSpec is what an environment demands.
 // +kubebuilder:validation:XValidation:rule="!has(self.requirePromotionFrom) || self.requirePromotionFrom.environment != self.environment",message="requirePromotionFrom names the environment that this Gate guards: nothing could ever be promoted into it"
 type GateSpec struct {
@@ -374,6 +345,16 @@ type GateSpec struct {
 	// a rule allows with require none, and without attestations, need none.
 	// +optional
 	RequirePromotionFrom *RequirePromotionFrom `json:"requirePromotionFrom,omitempty"`
+	// Attest is what this environment signs of images whose Workloads do well in it; without
+	// it nothing.
+	// +optional
+	Attest *Attest `json:"attest,omitempty"`
+	// PromotionWindows are when sluice promote takes images into this environment; without
+	// any, always. What is decided at admission does not depend on them.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	// +optional
+	PromotionWindows []PromotionWindow `json:"promotionWindows,omitempty"`
 	// Reverify is how Workloads that run are looked at again; without it every 10m, and a
 	// denial is only reported.
 	// +optional
