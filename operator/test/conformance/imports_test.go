@@ -16,7 +16,7 @@ const module = "github.com/sluice-dev/sluice/operator/"
 var layers = map[string]int{
 	"internal/limits": -1, // the bounds of all, redact included
 	"internal/redact": 0, "api/": 0, "internal/strictjson": 0,
-	"internal/gate": 1, "internal/evidence": 1, "internal/graph": 1, "internal/crdcompat": 1, "internal/revision": 1, "internal/metrics": 1, "internal/kustomize": 1, "internal/schema": 1, "internal/rollout": 1,
+	"internal/gate": 1, "internal/evidence": 1, "internal/graph": 1, "internal/crdcompat": 1, "internal/revision": 1, "internal/metrics": 1, "internal/kustomize": 1, "internal/schema": 1, "internal/rollout": 1, "internal/argocd": 1,
 	"internal/gate/": 2, "internal/images": 2, "internal/delta": 2, "internal/ignore": 2, "internal/render": 2, "internal/overlay": 2, "internal/report": 2, "internal/conversion": 2,
 	"internal/source": 3, "internal/registry": 3, "internal/trust": 3, "internal/analysis": 3, "internal/policyimport": 3, "internal/attest": 3, "internal/gate/signature": 3, // over gate/policy, for policies over attestations
 	"internal/gather": 4, "internal/scaffold": 4,
@@ -25,7 +25,7 @@ var layers = map[string]int{
 	"internal/lab":     7, "internal/lab/node": 6,
 	"internal/lab/stage": 8,
 	"internal/cli":       9,
-	"cmd/":               10, "internal/gate/policy/policydocs": 10, "internal/rollout/rolloutdocs": 10,
+	"cmd/":               10, "internal/gate/policy/policydocs": 10, "internal/rollout/rolloutdocs": 10, "internal/argocd/argocdconfig": 10,
 	"test/": 11,
 
 	// What the command has beside the gate.
@@ -40,6 +40,7 @@ var never = map[string][]string{
 	"internal/rollout":     {"k8s.io/client-go/", "sigs.k8s.io/", "net/http", "os", "math/rand", "math/rand/v2"},
 	"internal/source":      {"os", "net/http", "io/fs", "os/exec"},
 	"internal/crdcompat":   {"k8s.io/client-go/", "net/http", "time", "os", "context"},
+	"internal/argocd":      {"k8s.io/", "net/http", "time", "os", "context"},
 	"internal/scaffold":    {"k8s.io/client-go/", "net/http", "time", "os", "context"},
 	"internal/overlaydiff": {"k8s.io/client-go/", "net/http", "time", "os", "context"},
 	"internal/graph":       {"k8s.io/", "sigs.k8s.io/", "net/http", "time", "os", "context"},
