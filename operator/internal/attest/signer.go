@@ -48,7 +48,7 @@ func NewSigner(text, password []byte) (*Signer, error) {
 	}
 	private, err := cryptoutils.UnmarshalPEMToPrivateKey(text, func(bool) ([]byte, error) { return append([]byte{}, password...), nil })
 	if err != nil {
-		return nil, errors.New("it cannot be read: it is no private key that cosign makes, or COSIGN_PASSWORD is not its password")
+		return nil, errors.New("it cannot be read: it is no private key that cosign makes, or its password is another")
 	}
 	holder, ok := private.(crypto.Signer)
 	if !ok {

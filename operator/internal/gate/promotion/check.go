@@ -37,7 +37,13 @@ func Needs(cfg gate.Config, image gate.Image) (gate.Want, bool) {
 }
 
 func concerns(cfg gate.Config, image gate.Image) bool {
-	if cfg.Promotion == nil || image.Invalid != "" {
+	return cfg.Promotion != nil && LookedAt(cfg, image)
+}
+
+// LookedAt says whether a Gate looks at an image at all: of one that a rule allows without
+// looking, nobody asks for proof, and none is given.
+func LookedAt(cfg gate.Config, image gate.Image) bool {
+	if image.Invalid != "" {
 		return false
 	}
 	rule, ok := cfg.RuleFor(image.Repository)
