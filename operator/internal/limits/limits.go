@@ -236,6 +236,29 @@ const (
 	// PrivateKeyBytes is the largest private key in PEM: RSA with 4096 bits, encrypted, is
 	// 5 KiB.
 	PrivateKeyBytes = 32 << 10
+	// Soak is how long a Workload has to do well where its Gate does not say.
+	Soak = 10 * time.Minute
+	// Signers is how many keys are kept ready to sign with: one for each Gate that attests,
+	// and as many again while they are rotated.
+	Signers = 64
+	// Attestations is how many attestations are remembered, 300 bytes each: two for each of
+	// Objects images. What is forgotten is asked of the registry again.
+	Attestations = 2 * Objects
+	// AttestationTTL is how long it is remembered that evidence is there.
+	AttestationTTL = 24 * time.Hour
+	// AttestationsAtOnce is how many attestations are looked for or written at a time. At 20
+	// requests for an image, and 20 ms for each, that is ten images a second.
+	AttestationsAtOnce = 4
+	// AttestationsWaiting is how many wait for their turn: one for each image of Objects
+	// Workloads, as after a restart.
+	AttestationsWaiting = Objects
+	// AttestationPause is how long after a failure it is tried again; it doubles with each
+	// failure, up to AttestationPauseMax.
+	AttestationPause    = 10 * time.Second
+	AttestationPauseMax = 10 * time.Minute
+	// SoakPods is how many pods of a Workload are looked at before its images are attested:
+	// the API allows 100 replicas, and a canary has as many again.
+	SoakPods = 250
 	// EvidenceSkew is how far in the future evidence may be dated: clocks that are set by
 	// NTP differ by less than a second, and those of virtual machines that were suspended by
 	// some minutes, until they are set.
@@ -248,6 +271,9 @@ const (
 	RegistryCall = 5 * time.Second
 	// RegistryPush is for attaching evidence to one image: eight requests, and three tries.
 	RegistryPush = 30 * time.Second
+	// Attestation is for one attestation in all: an index of 64 images takes 65 pushes, at
+	// eight requests of 20 ms each ten seconds. What is not done then is done at the next try.
+	Attestation = 2 * time.Minute
 	// CloudCredentials is for asking a cloud for credentials for its registries. The
 	// helpers' own calls may go on for longer; nobody waits for them.
 	CloudCredentials = RegistryCall

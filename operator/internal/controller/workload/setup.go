@@ -76,6 +76,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, m ctrl.Manager, refer
 		return err
 	}
 	everyone := handler.EnqueueRequestsFromMapFunc(r.everyone)
+	r.woken = make(chan event.GenericEvent)
 	b := ctrl.NewControllerManagedBy(m).
 		For(&v1beta1.Workload{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
@@ -91,6 +92,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, m ctrl.Manager, refer
 		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(r.beside), builder.WithPredicates(retargeted)).
 		WatchesRawSource(source.Kind(references, client.Object(&corev1.Secret{}), handler.EnqueueRequestsFromMapFunc(r.everyone))).
 		WatchesRawSource(source.Kind(references, client.Object(&corev1.ConfigMap{}), handler.EnqueueRequestsFromMapFunc(r.everyone)))
+	b = b.WatchesRawSource(source.Channel(r.woken, &handler.EnqueueRequestForObject{}))
 	for _, gvk := range ChildKinds {
 		b = b.Owns(Child(gvk))
 	}
