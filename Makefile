@@ -73,6 +73,11 @@ $(TOOLS)/cosign: hack/tools/cosign/go.sum
 # Without the service discoveries: clouds' client libraries are most of the program.
 $(TOOLS)/prometheus: hack/tools/prometheus/go.sum
 	@hack/tools/build prometheus github.com/prometheus/prometheus/cmd/prometheus $@ '2 min' remove_all_sd
+$(TOOLS)/argocd: hack/tools/argocd/go.sum
+	@hack/tools/build argocd github.com/argoproj/argo-cd/v3/cmd $@ '5 min'
+# In Redis's place where that is not installed: for Argo CD it is a cache and no more.
+$(TOOLS)/miniredis: hack/tools/argocd/go.sum hack/tools/argocd/miniredis/main.go
+	@hack/tools/build argocd ./miniredis $@ '10 s'
 $(TOOLS)/controller-gen: hack/tools/codegen/go.sum
 	@hack/tools/build codegen sigs.k8s.io/controller-tools/cmd/controller-gen $@ '30 s'
 $(TOOLS)/staticcheck: hack/tools/lint/go.sum
@@ -91,6 +96,7 @@ generate: $(TOOLS)/controller-gen ## Write everything that is generated: deepcop
 	$(TOOLS)/controller-gen rbac:roleName=sluice-manager output:rbac:dir=kustomize/base/rbac paths=./operator/internal/...
 	go run ./operator/internal/gate/policy/policydocs > docs/policies.md
 	go run ./operator/internal/rollout/rolloutdocs docs/rollout.md
+	go run ./operator/internal/argocd/argocdconfig > kustomize/argocd/config/argocd-cm.yaml
 
 .PHONY: verify
 verify: generate lint overlays crd-check ## Fail if anything generated, formatted, linted or built is off

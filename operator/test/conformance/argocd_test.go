@@ -1,0 +1,106 @@
+package conformance
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
+)
+
+// project is what an AppProject of Argo CD allows.
+type project struct {
+	Spec struct {
+		Destinations []struct {
+			Namespace string `json:"namespace"`
+		} `json:"destinations"`
+		Cluster    []schema.GroupKind `json:"clusterResourceWhitelist"`
+		Namespaced []schema.GroupKind `json:"namespaceResourceWhitelist"`
+	} `json:"spec"`
+}
+
+// TestArgoCD_TheProjectAllowsWhatTheOverlaysHoldAndNothingElse keeps the rights least.
+func TestArgoCD_TheProjectAllowsWhatTheOverlaysHoldAndNothingElse(t *testing.T) {
+	root, err := stage.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(root, "kustomize", "argocd", "project.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p project
+	if err := yaml.Unmarshal(raw, &p); err != nil {
+		t.Fatal(err)
+	}
+	allowed := map[string]bool{}
+	for _, k := range append(p.Spec.Cluster, p.Spec.Namespaced...) {
+		allowed[k.String()] = true
+	}
+	for _, d := range p.Spec.Destinations {
+		allowed["namespace "+d.Namespace] = true
+	}
+	held := map[string]bool{}
+	for _, environment := range []string{"dev", "ci", "e2e", "prod"} {
+		objects, err := stage.Objects(root, filepath.Join("kustomize", "overlays", environment))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			held[o.GroupVersionKind().GroupKind().String()] = true
+			if o.GetNamespace() != "" {
+				held["namespace "+o.GetNamespace()] = true
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(held)) {
+		if !allowed[name] {
+			t.Errorf("the overlays hold %s, which the project does not allow", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(allowed)) {
+		if !held[name] {
+			t.Errorf("the project allows %s, which no overlay holds", name)
+		}
+	}
+}
+
+// TestArgoCD_WhatJudgesIsSyncedBeforeWhatIsJudged: definitions, then the operator, then
+// Gates, then Workloads.
+func TestArgoCD_WhatJudgesIsSyncedBeforeWhatIsJudged(t *testing.T) {
+	root, err := stage.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := map[string]int{"CustomResourceDefinition": 0, "Gate": 2, "Exemption": 2, "Workload": 3}
+	for _, environment := range []string{"dev", "ci", "e2e", "prod"} {
+		objects, err := stage.Objects(root, filepath.Join("kustomize", "overlays", environment))
+		if err != nil {
+			t.Fatal(err)
+		}
+		waves := map[int]int{} // by place in the order
+		for _, o := range objects {
+			place, known := order[o.GetKind()]
+			if !known {
+				place = 1 // the operator, and namespaces
+			}
+			wave, err := strconv.Atoi(o.GetAnnotations()["argocd.argoproj.io/sync-wave"])
+			if err != nil && o.GetKind() != "Workload" {
+				t.Errorf("%s: %s %s: %v", environment, o.GetKind(), o.GetName(), err)
+			}
+			if before, seen := waves[place]; seen && before != wave {
+				t.Errorf("%s: %s %s is in wave %d, and others of its like in wave %d", environment, o.GetKind(), o.GetName(), wave, before)
+			}
+			waves[place] = wave
+		}
+		if len(waves) != 4 || waves[0] >= waves[1] || waves[1] >= waves[2] || waves[2] >= waves[3] {
+			t.Errorf("%s: the waves are %v", environment, waves)
+		}
+	}
+}
