@@ -92,7 +92,7 @@ func (o *verifyOptions) run(ctx context.Context, s streams, image string) error 
 	if err != nil {
 		return usage("write the result: %w", err)
 	}
-	return exitOf([]result{{verdicts: []gate.Verdict{v}}})
+	return exitOf([]gate.Verdict{v})
 }
 
 func (o *verifyOptions) rule(ctx context.Context) (gate.ImageRule, error) {

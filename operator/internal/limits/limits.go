@@ -119,6 +119,23 @@ const (
 	// CheckParallel is how many objects one check judges at a time: most of a judgement is
 	// waiting for a registry, of which RegistryConcurrency requests run at once.
 	CheckParallel = 16
+	// ResultBytes is the largest result of a check that is kept: verdicts over 1,000 Workloads
+	// with a finding each, and the files that were read for them, are 1 MiB.
+	ResultBytes = 32 << 20
+	// Results is how many results are kept, the ones that were used last: four overlays, in
+	// two formats each, of eight branches. ResultsBytes is how much they may take together.
+	Results      = 64
+	ResultsBytes = 256 << 20
+	// ResultDraft is after how long a result that was not written to the end is deleted;
+	// writing the largest takes a second.
+	ResultDraft = time.Hour
+	// ProgramBytes is the largest executable that is read to tell it from another, where the
+	// linker left no note of at most BuildNoteBytes: ours has 100 MB, and with symbols 150.
+	ProgramBytes   = 1 << 30
+	BuildNoteBytes = 1 << 10
+	// ResultFacts is how many answers of a registry one result may rest on, which all are
+	// asked for again: two for each of the images of a thousand Workloads.
+	ResultFacts = 4096
 	// ProgressEvery is how often the command says how far it is, on a terminal.
 	ProgressEvery = 200 * time.Millisecond
 	// GitCall is for one command of git; a diff of 100,000 files takes a second.

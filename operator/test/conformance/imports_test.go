@@ -26,6 +26,7 @@ var layers = map[string]int{
 	"internal/kustomize":              1,
 	"internal/metrics":                1,
 	"internal/repo":                   1,
+	"internal/resultcache":            1,
 	"internal/rollout":                1,
 	"internal/schema":                 1,
 	"internal/attest":                 2,
