@@ -11,7 +11,6 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/report"
-	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
 
 // registryFlags are the flags of every command that reads registries.
@@ -37,18 +36,27 @@ func (f *registryFlags) register(c *cobra.Command) {
 
 // client reads registries with the user's own docker login.
 func (f *registryFlags) client() (*registry.Client, error) {
+	options, err := f.options()
+	if err != nil {
+		return nil, err
+	}
+	return registry.New(options), nil
+}
+
+func (f *registryFlags) options() (registry.Options, error) {
 	transport, err := registry.WithAuthorities(f.caFiles)
 	if err != nil {
-		return nil, usage("--registry-ca-file: %w", err)
+		return registry.Options{}, usage("--registry-ca-file: %w", err)
 	}
-	return registry.New(registry.Options{
+	return registry.Options{
 		Mirrors: f.mirrors, Insecure: f.insecure, TokenHosts: f.tokenHosts, Keychain: authn.DefaultKeychain, Transport: transport,
 		Google: f.google, Amazon: f.amazon, Azure: f.azure,
-	}), nil
+	}, nil
 }
 
 type checkOptions struct {
 	registryFlags
+	recordFlags
 	gates  []string
 	root   string
 	format string
@@ -70,18 +78,26 @@ Workloads may not be a cycle.
 
 With --changed only objects are judged whose files, or the files of their overlay, differ
 from a Git branch, tag or commit, in commits since then or in the work tree. Where a Gate
-or something that rules refer to differs, everything is judged.`,
+or something that rules refer to differs, everything is judged.
+
+With --offline no registry is asked: what was recorded of the images, by --record of this
+command or of verify, is verified anew. What is not in that file cannot be decided.`,
 		Example: "  sluice check kustomize/overlays/dev\n  sluice check deploy/ --gate gates/prod.yaml --format json\n  sluice check overlays/* --changed origin/main --format github",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, paths []string) error {
-			return o.run(c.Context(), s, paths)
+			facts, err := o.open(c, &o.registryFlags)
+			if err != nil {
+				return err
+			}
+			return facts.close(c.Context(), s, o.run(c.Context(), s, facts, paths))
 		},
 	}
 	c.Flags().StringSliceVar(&o.gates, "gate", nil, "file or folder with Gates, Exemptions and what they refer to (repeatable)")
 	c.Flags().StringVar(&o.root, "root", "", "folder that bases and symlinks may not leave (default: the Git work tree)")
 	c.Flags().StringVar(&o.format, "format", formatText, formatNames())
 	c.Flags().StringVar(&o.changed, "changed", "", "judge only what differs from this Git branch, tag or commit, or all if rules differ")
-	o.register(c)
+	o.registryFlags.register(c)
+	o.recordFlags.register(c)
 	return c
 }
 
@@ -91,7 +107,7 @@ type result struct {
 	verdicts []gate.Verdict
 }
 
-func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error {
+func (o *checkOptions) run(ctx context.Context, s streams, facts *facts, paths []string) error {
 	write, ok := formats[o.format]
 	if !ok {
 		return usage("--format=%s: there are %s", o.format, formatNames())
@@ -109,11 +125,7 @@ func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error
 		return err
 	}
 	passed := in.narrow(s, scope)
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
-	results := judgeAll(ctx, gather.NewJudge(in.files, client, trust.New(trust.Options{})), s, in)
+	results := judgeAll(ctx, gather.NewJudge(in.files, facts.client, facts.keys), s, in)
 	if len(results) == 0 && passed == 0 {
 		return usage("no Workload in %v, and nothing else that a Gate names: nothing was judged", paths)
 	}
