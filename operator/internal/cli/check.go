@@ -83,7 +83,7 @@ or something that rules refer to differs, everything is judged.
 With --offline no registry is asked: what was recorded of the images, by --record of this
 command or of verify, is verified anew. What is not in that file cannot be decided.`,
 		Example: "  sluice check kustomize/overlays/dev\n  sluice check deploy/ --gate gates/prod.yaml --format json\n  sluice check overlays/* --changed origin/main --format github",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    takes(1, anyNumber),
 		RunE: func(c *cobra.Command, paths []string) error {
 			facts, err := o.open(c, &o.registryFlags)
 			if err != nil {

@@ -41,7 +41,7 @@ and not what it was worth: whoever reads it verifies all anew.`,
   sluice verify registry.example.com/shop/cache:7.2.4 --certificate-oidc-issuer https://token.actions.githubusercontent.com \
     --certificate-identity-regexp '^https://github\.com/shop/[a-z-]+/\.github/workflows/release\.yml@refs/tags/v.+$'
   sluice verify registry.example.com/shop/cache:7.2.4 --key cosign.pub --record signatures.jsonl`,
-		Args: cobra.MinimumNArgs(1),
+		Args: takes(1, anyNumber),
 		RunE: func(c *cobra.Command, args []string) error {
 			facts, err := o.open(c, &o.registryFlags)
 			if err != nil {
