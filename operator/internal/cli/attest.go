@@ -41,7 +41,7 @@ from there, and a verdict that blocks makes it evidence of a failure.
 The key's password is in COSIGN_PASSWORD.`,
 		Example: "  sluice attest registry.example.com/shop/web@sha256:… --environment e2e --key cosign.key\n" +
 			"  sluice check overlays/e2e --format json > verdict.json; sluice attest registry.example.com/shop/web:1.2 --environment e2e --key cosign.key --verdict verdict.json",
-		Args: cobra.ExactArgs(1),
+		Args: takes(1, 1),
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), s, args[0]) },
 	}
 	c.Flags().StringVar(&o.environment, "environment", "", "environment that the image passed")

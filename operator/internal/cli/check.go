@@ -13,7 +13,6 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/report"
-	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
 
 // registryFlags are the flags of every command that reads registries.
@@ -39,18 +38,27 @@ func (f *registryFlags) register(c *cobra.Command) {
 
 // client reads registries with the user's own docker login.
 func (f *registryFlags) client() (*registry.Client, error) {
+	options, err := f.options()
+	if err != nil {
+		return nil, err
+	}
+	return registry.New(options), nil
+}
+
+func (f *registryFlags) options() (registry.Options, error) {
 	transport, err := registry.WithAuthorities(f.caFiles)
 	if err != nil {
-		return nil, usage("--registry-ca-file: %w", err)
+		return registry.Options{}, usage("--registry-ca-file: %w", err)
 	}
-	return registry.New(registry.Options{
+	return registry.Options{
 		Mirrors: f.mirrors, Insecure: f.insecure, TokenHosts: f.tokenHosts, Keychain: authn.DefaultKeychain, Transport: transport,
 		Google: f.google, Amazon: f.amazon, Azure: f.azure,
-	}), nil
+	}, nil
 }
 
 type checkOptions struct {
 	registryFlags
+	recordFlags
 	gates  []string
 	root   string
 	format string
@@ -75,11 +83,18 @@ Workloads may not be a cycle.
 
 With --changed only objects are judged whose files, or the files of their overlay, differ
 from a Git branch, tag or commit, in commits since then or in the work tree. Where a Gate
-or something that rules refer to differs, everything is judged.`,
+or something that rules refer to differs, everything is judged.
+
+With --offline no registry is asked: what was recorded of the images, by --record of this
+command or of verify, is verified anew. What is not in that file cannot be decided.`,
 		Example: "  sluice check kustomize/overlays/dev\n  sluice check deploy/ --gate gates/prod.yaml --format json\n  sluice check overlays/* --changed origin/main --format github",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    takes(1, anyNumber),
 		RunE: func(c *cobra.Command, paths []string) error {
-			return o.run(c.Context(), s, paths)
+			facts, err := o.open(c, &o.registryFlags)
+			if err != nil {
+				return err
+			}
+			return facts.close(c.Context(), s, o.run(c.Context(), s, facts, paths))
 		},
 	}
 	c.Flags().StringSliceVar(&o.gates, "gate", nil, "file or folder with Gates, Exemptions and what they refer to (repeatable)")
@@ -88,7 +103,8 @@ or something that rules refer to differs, everything is judged.`,
 	c.Flags().StringVar(&o.changed, "changed", "", "judge only what differs from this Git branch, tag or commit, or all if rules differ")
 	c.Flags().StringVar(&o.cacheDir, "cache-dir", "", "folder where results are kept that nothing has changed for (default: sluice in the user's cache folder)")
 	c.Flags().BoolVar(&o.noCache, "no-cache", false, "judge again whatever was kept, and keep nothing")
-	o.register(c)
+	o.registryFlags.register(c)
+	o.recordFlags.register(c)
 	return c
 }
 
@@ -98,23 +114,19 @@ type result struct {
 	verdicts []gate.Verdict
 }
 
-func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error {
+func (o *checkOptions) run(ctx context.Context, s streams, facts *facts, paths []string) error {
 	write, ok := formats[o.format]
 	if !ok {
 		return usage("--format=%s: there are %s", o.format, formatNames())
 	}
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
 	k := o.keeper(s, paths)
 	defer k.close()
-	if was := k.find(ctx, client); was != nil {
+	if was := k.find(ctx, facts.client); was != nil {
 		fmt.Fprint(s.err, was.told)
 		say(s.err, "sluice: ", fmt.Sprintf("nothing has changed: the verdicts over %d objects are those that were kept; --no-cache judges them again", len(was.judged)))
 		return was.finish(s, write)
 	}
-	from, keys := newAsked(client), &fetching{Keys: trust.New(trust.Options{})}
+	from, keys := newAsked(facts.client), &fetching{Keys: facts.keys}
 	in, now, err := o.judge(ctx, s, paths, from, keys)
 	if err != nil {
 		return err

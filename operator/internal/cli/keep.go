@@ -38,10 +38,11 @@ type asking struct {
 	Registry string
 }
 
-// keeper is nil where nothing can be kept; unless that was asked for, it is said why.
+// keeper is nil where nothing can be kept; unless that was asked for, it is said why. A
+// recording has to hold all that a check asks for, and offline there is nobody to ask again.
 func (o *checkOptions) keeper(s streams, paths []string) *keeper {
 	sources := append(slices.Clone(o.gates), paths...)
-	if o.noCache || o.changed != "" || slices.Contains(sources, overlay.Stdin) {
+	if o.noCache || o.changed != "" || o.record != "" || o.offline != "" || slices.Contains(sources, overlay.Stdin) {
 		return nil
 	}
 	k := &keeper{root: o.root, sources: sources, began: time.Now(), say: func(format string, args ...any) {

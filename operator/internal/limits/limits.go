@@ -69,6 +69,19 @@ const (
 	// RegistryErrorBytes is how much of an answer without content is read away, so that
 	// its connection can be used again.
 	RegistryErrorBytes = 4 << 10
+	// RecordingBytes is how much one recording of registries' answers holds, in memory and,
+	// at four bytes for three, in a file: 256 MiB are 18000 images with one bundle, at 14
+	// KiB, or five with the most evidence.
+	RecordingBytes = 256 << 20
+	// RecordingAnswers is how many answers: some ten for an image with one bundle.
+	RecordingAnswers = 200_000
+	// RecordingFileBytes is the largest file with a recording that is read.
+	RecordingFileBytes = (RecordingBytes+2)/3*4 + RecordingAnswers<<10
+	// RecordingLineBytes is the longest line of one, for the largest attestation.
+	RecordingLineBytes = (AttestationBytes+2)/3*4 + 64<<10
+	// RecordingAge is how old a recording may be where nobody says otherwise: a tag that was
+	// moved, or a signature that was taken away, is missed for a day.
+	RecordingAge = 24 * time.Hour
 )
 
 // Bounds on what users hand in.

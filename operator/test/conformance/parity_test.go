@@ -104,6 +104,9 @@ func TestParity_TheThreeGatesGiveTheSameBytes(t *testing.T) {
 			if bytes.Contains(pullRequest[name], []byte("hunter2")) || name == "secret-literal" && !bytes.Contains(pullRequest[name], []byte("DB_PASSWORD is written out")) {
 				t.Errorf("the verdict shows a password, or nothing of it: %s", pullRequest[name])
 			}
+			if name != "registry-down" { // of which there is nothing to record
+				s.checkOffline(t, name, pullRequest[name])
+			}
 			if got := s.admit(t, name); !bytes.Equal(got, pullRequest[name]) {
 				t.Errorf("admission:    %s\npull request: %s", got, pullRequest[name])
 			}
@@ -373,6 +376,24 @@ func (s *suite) check(t *testing.T, name string) []byte {
 		t.Fatalf("exit code is %d and should be %d: %s%s", code, wantCode, stderr.String(), stdout.String())
 	}
 	return bytes.TrimSpace(stdout.Bytes())
+}
+
+// checkOffline records the registry in one run, and wants the same bytes from the recording
+// in another, which knows of no way to the registry.
+func (s *suite) checkOffline(t *testing.T, name string, want []byte) {
+	t.Helper()
+	args := []string{"check", filepath.Join(fixtures, name+".yaml"), "--format=json"}
+	for _, g := range s.gates {
+		args = append(args, "--gate="+g)
+	}
+	file := filepath.Join(t.TempDir(), "signatures.jsonl")
+	for _, how := range [][]string{{"--record=" + file, "--registry-mirror=" + stage.Registry + "=" + s.stage.RegistryAddress}, {"--offline=" + file}} {
+		var stdout, stderr bytes.Buffer
+		cli.Main(t.Context(), append(slices.Clone(args), how...), nil, &stdout, &stderr)
+		if got := bytes.TrimSpace(stdout.Bytes()); !bytes.Equal(got, want) {
+			t.Errorf("with %s: %s%s\npull request: %s", how[0], got, stderr.String(), want)
+		}
+	}
 }
 
 // admit asks the API server to create the fixture, dry, and returns the verdicts that its
