@@ -53,17 +53,35 @@ type asked struct {
 
 	mu    sync.Mutex
 	facts map[string]fact
+	// tags are looked up once: within one check a tag stands for one digest.
+	tags map[images.Reference]func() (string, error)
 	// unkept says why what is decided of the answers cannot be kept; "" for no reason.
 	unkept string
 }
 
-func newAsked(from gather.Registry) *asked { return &asked{from: from, facts: map[string]fact{}} }
+func newAsked(from gather.Registry) *asked {
+	return &asked{from: from, facts: map[string]fact{}, tags: map[images.Reference]func() (string, error){}}
+}
 
 // Resolve implements gather.Registry.
 func (a *asked) Resolve(ctx context.Context, ref images.Reference, keys authn.Keychain) (string, error) {
-	digest, err := a.from.Resolve(ctx, ref, keys)
+	digest, err := a.resolve(ctx, ref, keys)
 	a.note(fact{Reference: &ref, Answer: digest}, keys, err)
 	return digest, err
+}
+
+func (a *asked) resolve(ctx context.Context, ref images.Reference, keys authn.Keychain) (string, error) {
+	if keys != nil {
+		return a.from.Resolve(ctx, ref, keys)
+	}
+	a.mu.Lock()
+	once, ok := a.tags[ref]
+	if !ok {
+		once = sync.OnceValues(func() (string, error) { return a.from.Resolve(ctx, ref, nil) })
+		a.tags[ref] = once
+	}
+	a.mu.Unlock()
+	return once()
 }
 
 // Evidence implements gather.Registry.
