@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/spf13/cobra"
@@ -11,7 +13,6 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/report"
-	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
 
 // registryFlags are the flags of every command that reads registries.
@@ -37,23 +38,35 @@ func (f *registryFlags) register(c *cobra.Command) {
 
 // client reads registries with the user's own docker login.
 func (f *registryFlags) client() (*registry.Client, error) {
+	options, err := f.options()
+	if err != nil {
+		return nil, err
+	}
+	return registry.New(options), nil
+}
+
+func (f *registryFlags) options() (registry.Options, error) {
 	transport, err := registry.WithAuthorities(f.caFiles)
 	if err != nil {
-		return nil, usage("--registry-ca-file: %w", err)
+		return registry.Options{}, usage("--registry-ca-file: %w", err)
 	}
-	return registry.New(registry.Options{
+	return registry.Options{
 		Mirrors: f.mirrors, Insecure: f.insecure, TokenHosts: f.tokenHosts, Keychain: authn.DefaultKeychain, Transport: transport,
 		Google: f.google, Amazon: f.amazon, Azure: f.azure,
-	}), nil
+	}, nil
 }
 
 type checkOptions struct {
 	registryFlags
+	recordFlags
 	gates  []string
 	root   string
 	format string
 	// changed is the base of a Git range; only what it touches is judged.
 	changed string
+	// cacheDir is the folder where results are kept; "" for that of the user.
+	cacheDir string
+	noCache  bool
 }
 
 func checkCommand(s streams) *cobra.Command {
@@ -70,18 +83,28 @@ Workloads may not be a cycle.
 
 With --changed only objects are judged whose files, or the files of their overlay, differ
 from a Git branch, tag or commit, in commits since then or in the work tree. Where a Gate
-or something that rules refer to differs, everything is judged.`,
+or something that rules refer to differs, everything is judged.
+
+With --offline no registry is asked: what was recorded of the images, by --record of this
+command or of verify, is verified anew. What is not in that file cannot be decided.`,
 		Example: "  sluice check kustomize/overlays/dev\n  sluice check deploy/ --gate gates/prod.yaml --format json\n  sluice check overlays/* --changed origin/main --format github",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    takes(1, anyNumber),
 		RunE: func(c *cobra.Command, paths []string) error {
-			return o.run(c.Context(), s, paths)
+			facts, err := o.open(c, &o.registryFlags)
+			if err != nil {
+				return err
+			}
+			return facts.close(c.Context(), s, o.run(c.Context(), s, facts, paths))
 		},
 	}
 	c.Flags().StringSliceVar(&o.gates, "gate", nil, "file or folder with Gates, Exemptions and what they refer to (repeatable)")
 	c.Flags().StringVar(&o.root, "root", "", "folder that bases and symlinks may not leave (default: the Git work tree)")
 	c.Flags().StringVar(&o.format, "format", formatText, formatNames())
 	c.Flags().StringVar(&o.changed, "changed", "", "judge only what differs from this Git branch, tag or commit, or all if rules differ")
-	o.register(c)
+	c.Flags().StringVar(&o.cacheDir, "cache-dir", "", "folder where results are kept that nothing has changed for (default: sluice in the user's cache folder)")
+	c.Flags().BoolVar(&o.noCache, "no-cache", false, "judge again whatever was kept, and keep nothing")
+	o.registryFlags.register(c)
+	o.recordFlags.register(c)
 	return c
 }
 
@@ -91,53 +114,79 @@ type result struct {
 	verdicts []gate.Verdict
 }
 
-func (o *checkOptions) run(ctx context.Context, s streams, paths []string) error {
+func (o *checkOptions) run(ctx context.Context, s streams, facts *facts, paths []string) error {
 	write, ok := formats[o.format]
 	if !ok {
 		return usage("--format=%s: there are %s", o.format, formatNames())
 	}
+	k := o.keeper(s, paths)
+	defer k.close()
+	if was := k.find(ctx, facts.client); was != nil {
+		fmt.Fprint(s.err, was.told)
+		say(s.err, "sluice: ", fmt.Sprintf("nothing has changed: the verdicts over %d objects are those that were kept; --no-cache judges them again", len(was.judged)))
+		return was.finish(s, write)
+	}
+	from, keys := newAsked(facts.client), &fetching{Keys: facts.keys}
+	in, now, err := o.judge(ctx, s, paths, from, keys)
+	if err != nil {
+		return err
+	}
+	outcome := now.finish(s, write)
+	k.keep(in, now, from, keys)
+	return outcome
+}
+
+// judge reads everything and judges it.
+func (o *checkOptions) judge(ctx context.Context, s streams, paths []string, from gather.Registry, keys gather.Keys) (*input, *checked, error) {
 	var scope *scope
 	if o.changed != "" {
 		scope = newScope(o.changed)
 	}
 	in, err := readInput(ctx, s, o.root, paths, o.gates, scope)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	faults, err := disorder(in.workloads)
-	if err != nil {
-		return err
+	out := &checked{}
+	if out.refused, err = disorder(in.workloads); err != nil {
+		return nil, nil, err
 	}
 	passed := in.narrow(s, scope)
-	client, err := o.client()
-	if err != nil {
-		return err
+	for _, r := range judgeAll(ctx, gather.NewJudge(in.files, from, keys), s, in) {
+		out.judged = append(out.judged, remembering(report.Judged{File: r.subject.file, Verdicts: r.verdicts, Place: r.subject.places()}))
 	}
-	results := judgeAll(ctx, gather.NewJudge(in.files, client, trust.New(trust.Options{})), s, in)
-	if len(results) == 0 && passed == 0 {
-		return usage("no Workload in %v, and nothing else that a Gate names: nothing was judged", paths)
+	if len(out.judged) == 0 && passed == 0 {
+		return nil, nil, usage("no Workload in %v, and nothing else that a Gate names: nothing was judged", paths)
 	}
-	wrong := in.wrong(scope)
-	if err := write(s, reported(results, append(faults, wrong...))); err != nil {
+	out.wrong, out.told = in.wrong(scope), in.notes.String()
+	return in, out, nil
+}
+
+// finish writes the result; its error is the outcome.
+func (c *checked) finish(s streams, write func(streams, report.Run) error) error {
+	if err := write(s, c.run()); err != nil {
 		return usage("write the result: %w", err)
 	}
-	return outcome(results, faults, wrong)
+	return c.outcome()
 }
 
 // outcome of all. What the cluster would refuse too, whatever its verdict, is a denial; an
 // overlay that does not do what it says is wrong input.
-func outcome(results []result, refusals, wrong []report.Fault) error {
+func (c *checked) outcome() error {
+	var all []gate.Verdict
+	for _, j := range c.judged {
+		all = append(all, j.Verdicts...)
+	}
 	var err error
-	if len(results) > 0 { // with --changed there may be none
-		err = exitOf(results)
+	if len(all) > 0 { // with --changed there may be none
+		err = exitOf(all)
 	}
 	switch code := codeOf(err); {
-	case len(refusals) > 0:
-		return faulty(ExitDenied, "refused for spec.dependsOn", append(refusals, wrong...))
-	case len(wrong) > 0 && code == ExitDenied:
-		return faulty(ExitDenied, "the overlay does not do what it says, besides", wrong)
-	case len(wrong) > 0:
-		return faulty(ExitUsage, "the overlay does not do what it says", wrong)
+	case len(c.refused) > 0:
+		return faulty(ExitDenied, "refused for spec.dependsOn", append(slices.Clone(c.refused), c.wrong...))
+	case len(c.wrong) > 0 && code == ExitDenied:
+		return faulty(ExitDenied, "the overlay does not do what it says, besides", c.wrong)
+	case len(c.wrong) > 0:
+		return faulty(ExitUsage, "the overlay does not do what it says", c.wrong)
 	}
 	return err
 }
@@ -168,11 +217,7 @@ func invalid(sub subject) gate.Verdict {
 }
 
 // exitOf lets a denial win over an open question: it is sure already.
-func exitOf(results []result) error {
-	var all []gate.Verdict
-	for _, r := range results {
-		all = append(all, r.verdicts...)
-	}
+func exitOf(all []gate.Verdict) error {
 	switch worst := gate.Worst(all).Outcome; {
 	case !worst.Blocks():
 		return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -110,6 +111,25 @@ func MainAs(ctx context.Context, program string, args []string, in io.Reader, ou
 		say(errOut, "  - ", detail)
 	}
 	return e.code
+}
+
+// anyNumber of arguments.
+const anyNumber = -1
+
+// takes holds a command to how many arguments it takes, and names them as its Use does.
+func takes(least, most int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		names := strings.Fields(c.Use)[1:]
+		switch {
+		case len(args) < least:
+			return usage("%s is missing: call it as %s, or see %s --help", strings.Join(names[len(args):], " "), c.UseLine(), c.CommandPath())
+		case most == 0 && len(args) > 0:
+			return usage("%q is one word too many: %s takes flags only, see %[2]s --help", args[0], c.CommandPath())
+		case most != anyNumber && len(args) > most:
+			return usage("%q is one word too many: %s takes %s, see %[2]s --help", args[most], c.CommandPath(), strings.Join(names, " and "))
+		}
+		return nil
+	}
 }
 
 // say writes one line. File names and manifests are not ours, and neither a terminal nor

@@ -41,7 +41,7 @@ A change that is meant goes into a file for --allow, with the reason:
 
 Exit codes: 0 nothing breaking that is not allowed, 1 something, 2 wrong input or flags.`,
 		Example: "  sluice crd check v0.1.0:kustomize/base/crds kustomize/base/crds",
-		Args:    cobra.ExactArgs(2),
+		Args:    takes(2, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.run(c.Context(), s, args[0], args[1])
 		},

@@ -44,7 +44,7 @@ func TestCRDCheck_Exits(t *testing.T) {
 		"2: one twice":                     {definition + "---\n" + definition, nil, 2, []string{"things.example.com stands in"}},
 		"2: a format":                      {definition, []string{"--format", "xml"}, 2, []string{"--format=xml"}},
 		"2: a severity":                    {definition, []string{"--fail-on", "info"}, 2, []string{"--fail-on=info"}},
-		"2: a revision that there is not":  {definition, []string{"nothing:a"}, 2, []string{"accepts 2"}},
+		"2: a revision that there is not":  {definition, []string{"nothing:a"}, 2, []string{`"nothing:a" is one word too many: sluice crd check takes OLD and NEW`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &desk{dir: t.TempDir()}

@@ -57,7 +57,7 @@ Exit codes: 0 no difference, 1 differences, 2 wrong input or flags, 3 could not 
   sluice diff overlays/prod --against overlays/e2e
   sluice diff overlays/prod --against origin/main:overlays/prod --format markdown
   sluice diff overlays/prod --against cluster`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.run(c.Context(), s, args[0])
 		},

@@ -27,7 +27,7 @@ func docsCommand(s streams) *cobra.Command {
 	c.AddCommand(&cobra.Command{
 		Use:   "man DIR",
 		Short: "Write a man page for each command into DIR",
-		Args:  cobra.ExactArgs(1),
+		Args:  takes(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return usage("%w", err)

@@ -72,7 +72,7 @@ With --gate each Gate says whether it finds the proof that it demands, and a sig
 counts for the environment alone that the Gate names its authorities for. With --key a
 signature by any of the keys counts, for whatever environment.`,
 		Example: "  sluice history registry.example.com/shop/web:1.2 --gate gates/\n  sluice history registry.example.com/shop/web@sha256:… --key e2e.pub --format json",
-		Args:    cobra.ExactArgs(1),
+		Args:    takes(1, 1),
 		RunE:    func(c *cobra.Command, args []string) error { return o.run(c.Context(), s, args[0]) },
 	}
 	c.Flags().StringSliceVar(&o.keys, "key", nil, "PEM file, or URI of a key management service, with the public key of an authority (repeatable)")

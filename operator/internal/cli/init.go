@@ -41,7 +41,7 @@ tests, workflows and Argo CD's files into DIR, which has to be empty or not ther
 What no flag says is asked for on a terminal. The tag of --image is looked up, since ci,
 e2e and prod demand a digest.`,
 		Example: "  sluice init fleet --name shop --registry registry.example.com/shop --image registry.example.com/shop/web:1.0.0 --key cosign.pub --no-argocd",
-		Args:    cobra.ExactArgs(1),
+		Args:    takes(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.run(c.Context(), s, args[0])
 		},
@@ -86,8 +86,15 @@ func (o *initOptions) run(ctx context.Context, s streams, dir string) error {
 			return usage("%s: %w", file.flag, err)
 		}
 	}
-	if o.Image == "" {
+	if o.Image == "" && o.Registry != "" {
 		o.Image = o.Registry + "/web:1.0.0"
+	}
+	if faults := o.Faults(); len(faults) > 0 {
+		e := &exit{code: ExitUsage, err: errors.New("what is needed to write a fleet is not there, or not right")}
+		for _, fault := range faults {
+			e.details = append(e.details, fault.Error())
+		}
+		return e
 	}
 	if err := o.pin(ctx); err != nil {
 		return err
@@ -198,7 +205,7 @@ func (o *initOptions) pin(ctx context.Context) error {
 	defer cancel()
 	digest, err := client.Resolve(ctx, ref, authn.DefaultKeychain)
 	if err != nil {
-		return &exit{code: ExitUndecided, err: fmt.Errorf("--image=%s: its digest is not known: %w; push it, or give --image with its digest", o.Image, err)}
+		return &exit{code: ExitUndecided, err: fmt.Errorf("--image=%s: its digest is not known: %w, or give --image with its digest", o.Image, err)}
 	}
 	o.Image += "@" + digest
 	return nil

@@ -113,6 +113,7 @@ func TestInit_RefusesWithoutWriting(t *testing.T) {
 		code int
 		says string
 	}{
+		"nothing but a folder":          {[]string{"@new"}, 2, "--name=\"\" has to be a DNS label that starts with a letter\n  - --registry=\"\" has to be a registry with a path, such as registry.example.com/shop\n  - --key, or --issuer and --subject, is required: without one nobody's signature counts\n  - --repository="},
 		"a folder with something in it": {append([]string{"@full"}, good...), 2, "is not empty"},
 		"a file":                        {append([]string{"@file"}, good...), 2, "file"},
 		"no name":                       {append([]string{"@new"}, good[1:]...), 2, "--name"},

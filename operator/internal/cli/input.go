@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +37,12 @@ type input struct {
 	faults map[string][]report.Fault
 	// seen has the first of each object, by kind and name.
 	seen map[string]overlay.Object
-	// told is where a user is told of what has no effect.
+	// told is where a user is told of what has no effect, and of what is not judged.
 	told io.Writer
+	// notes are those lines.
+	notes bytes.Buffer
+	// looks are what was looked at for each source, in order.
+	looks []*overlay.Seen
 }
 
 // subject is one object to judge, or what its schema has against it. workload is nil for
@@ -65,12 +70,13 @@ func readInput(ctx context.Context, s streams, root string, paths, gates []strin
 	if err != nil {
 		return nil, usage("%w", err)
 	}
-	in := &input{seen: map[string]overlay.Object{}, told: s.err, faults: map[string][]report.Fault{}, files: &gather.Files{
+	in := &input{seen: map[string]overlay.Object{}, faults: map[string][]report.Fault{}, files: &gather.Files{
 		OperatorNamespace: operatorNamespace,
 		Namespaces:        map[string]map[string]string{},
 		ConfigMaps:        map[string]map[string]string{},
 		Secrets:           map[string]map[string][]byte{},
 	}}
+	in.told = io.MultiWriter(s.err, &in.notes)
 	for i, path := range append(append([]string(nil), gates...), paths...) {
 		set, err := overlay.Load(root, path, s.in)
 		if err != nil {
@@ -81,6 +87,7 @@ func readInput(ctx context.Context, s streams, root string, paths, gates []strin
 				return nil, err
 			}
 		}
+		in.looks = append(in.looks, set.Seen)
 		from := originsOf(set)
 		if i >= len(gates) {
 			in.faults[set.Key("")] = from.faults(set)

@@ -24,7 +24,7 @@ func labUpCommand(s streams) *cobra.Command {
 		Long: `Start etcd, kube-apiserver, kube-controller-manager, a node that only pretends to run
 pods, an OCI registry in memory with signed sample images, and the operator. Needs a
 clone of the repository in which "make build tools" has run.`,
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			root, err := stage.Root()
 			if err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -17,7 +19,7 @@ import (
 )
 
 func policyCommand(s streams) *cobra.Command {
-	c := &cobra.Command{Use: "policy", Short: "Work on the policies of a Gate", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "policy", Short: "Work on the policies of a Gate", Args: takes(0, 0)}
 	c.AddCommand(policyImportCommand(s))
 	return c
 }
@@ -37,7 +39,7 @@ func policyImportCommand(s streams) *cobra.Command {
 What is printed is a ConfigMap, for spec.policies of a Gate. The spec of the template's
 Constraint goes to spec.parameters of the Gate, under the name of the template.`,
 		Example: "  sluice policy import template.yaml > policies/required-labels.yaml\n  sluice policy import template.yaml --dir policies/",
-		Args:    cobra.ExactArgs(1),
+		Args:    takes(1, 1),
 		RunE:    func(_ *cobra.Command, args []string) error { return o.run(s, args[0]) },
 	}
 	c.Flags().StringVar(&o.namespace, "namespace", "sluice-system", "namespace of the ConfigMap: that of the operator")
@@ -77,11 +79,7 @@ func (o *policyImportOptions) write(s streams, p policyimport.Policy) error {
 	if o.dir != "" {
 		return writeModules(s, o.dir, p)
 	}
-	text, err := yaml.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"name": p.Name, "namespace": o.namespace},
-		"data":     p.Modules,
-	})
+	text, err := configMap(p.Name, o.namespace, p.Modules)
 	if err != nil {
 		return usage("ConfigMap %s: %w", p.Name, err)
 	}
@@ -93,6 +91,36 @@ func (o *policyImportOptions) write(s streams, p policyimport.Policy) error {
 		say(s.err, "sluice: ", fmt.Sprintf("write the spec of its Constraint to spec.parameters.%s of the Gate", p.Name))
 	}
 	return nil
+}
+
+// configMap holds modules as they are read and edited, in blocks. The YAML writers that
+// there are make one line with escapes of a text with tabs, as Rego has.
+func configMap(name, namespace string, modules map[string]string) ([]byte, error) {
+	meta := map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": namespace},
+	}
+	text, err := yaml.Marshal(meta)
+	if err != nil {
+		return nil, err
+	}
+	block := bytes.NewBuffer(text)
+	block.WriteString("data:\n")
+	for _, module := range slices.Sorted(maps.Keys(modules)) {
+		fmt.Fprintf(block, "  %s: |\n", module)
+		for line := range strings.Lines(modules[module]) {
+			if strings.TrimSpace(line) != "" {
+				block.WriteString("    ")
+			}
+			block.WriteString(line)
+		}
+	}
+	// What does not come out of the block as it went in is written the sure way.
+	var read struct{ Data map[string]string }
+	if err := yaml.Unmarshal(block.Bytes(), &read); err == nil && maps.Equal(read.Data, modules) {
+		return block.Bytes(), nil
+	}
+	meta["data"] = modules
+	return yaml.Marshal(meta)
 }
 
 // writeModules never overwrites: a module may have been edited since it was imported.

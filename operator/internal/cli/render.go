@@ -1,14 +1,19 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/redact"
 	"github.com/sluice-dev/sluice/operator/internal/render"
 )
 
@@ -18,7 +23,7 @@ func renderCommand(s streams) *cobra.Command {
 		Use:     "render PATH...",
 		Short:   "Print the objects that Workloads become, images as written",
 		Example: "  sluice render kustomize/overlays/dev | less",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    takes(1, anyNumber),
 		RunE: func(c *cobra.Command, paths []string) error {
 			return renderAll(c.Context(), s, root, paths)
 		},
@@ -45,7 +50,7 @@ func renderAll(ctx context.Context, s streams, root string, paths []string) erro
 				gather.Secrets(sub.object.Object).Text(err.Error(), limits.ErrorBytes))
 		}
 		for _, child := range children {
-			raw, err := yaml.Marshal(child)
+			raw, err := manifest(child)
 			if err != nil {
 				return usage("%s: %w", sub.file, err)
 			}
@@ -55,4 +60,17 @@ func renderAll(ctx context.Context, s streams, root string, paths []string) erro
 		}
 	}
 	return nil
+}
+
+// manifest is an object as YAML. What a CI system would obey, were it to show it in a log,
+// makes it JSON, which is YAML too, without those characters in a row.
+func manifest(object map[string]any) ([]byte, error) {
+	raw, err := yaml.Marshal(object)
+	if err != nil || !slices.ContainsFunc(strings.Split(string(raw), "\n"), redact.Obeyed) {
+		return raw, err
+	}
+	if raw, err = json.Marshal(object); err != nil {
+		return nil, err
+	}
+	return append(bytes.ReplaceAll(raw, []byte("##"), []byte(`#\u0023`)), '\n'), nil
 }

@@ -63,7 +63,7 @@ func statusCommand(s streams) *cobra.Command {
 
 Exit codes: 0 shown, 2 wrong flags, 3 the cluster did not answer.`,
 		Example: "  sluice status -A\n  sluice status -n shop -w",
-		Args:    cobra.NoArgs,
+		Args:    takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return showStatus(c.Context(), s, &f, follow)
 		},
@@ -240,7 +240,7 @@ drift, the rollout. KIND/NAME may be anything that a Workload owns, such as pod/
 
 Exit codes: 0 explained, 2 there is no such Workload, 3 the cluster did not answer.`,
 		Example: "  sluice why web -n shop\n  sluice why pod/orders-db-0",
-		Args:    cobra.ExactArgs(1),
+		Args:    takes(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return explain(c.Context(), s, &f, args[0])
 		},
@@ -290,7 +290,7 @@ func driftCommand(s streams) *cobra.Command {
 		Long: `List what differs now from what was applied, by Workload. What was put back is not listed.
 
 Exit codes: 0 no drift, 1 drift, 2 wrong flags, 3 the cluster did not answer.`,
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return showDrift(c.Context(), s, &f)
 		},

@@ -13,12 +13,13 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/report"
-	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
 
 type verifyOptions struct {
 	registryFlags
+	recordFlags
 	keys     []string
 	identity gate.Keyless
 	root     string
@@ -29,14 +30,24 @@ type verifyOptions struct {
 func verifyCommand(s streams) *cobra.Command {
 	var o verifyOptions
 	c := &cobra.Command{
-		Use:   "verify IMAGE",
-		Short: "Verify the signatures of one image as a Gate would",
+		Use:   "verify IMAGE...",
+		Short: "Verify the signatures of images as a Gate would",
+		Long: `Verify the signatures of images as a Gate would.
+
+With --record all that registries hold for them is written to a file, attestations and the
+images of an index included, by which check judges with --offline. It says what there was
+and not what it was worth: whoever reads it verifies all anew.`,
 		Example: `  sluice verify registry.example.com/shop/cache:7.2.4 --key cosign.pub
   sluice verify registry.example.com/shop/cache:7.2.4 --certificate-oidc-issuer https://token.actions.githubusercontent.com \
-    --certificate-identity-regexp '^https://github\.com/shop/[a-z-]+/\.github/workflows/release\.yml@refs/tags/v.+$'`,
-		Args: cobra.ExactArgs(1),
+    --certificate-identity-regexp '^https://github\.com/shop/[a-z-]+/\.github/workflows/release\.yml@refs/tags/v.+$'
+  sluice verify registry.example.com/shop/cache:7.2.4 --key cosign.pub --record signatures.jsonl`,
+		Args: takes(1, anyNumber),
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.run(c.Context(), s, args[0])
+			facts, err := o.open(c, &o.registryFlags)
+			if err != nil {
+				return err
+			}
+			return facts.close(c.Context(), s, o.run(c.Context(), s, facts, args))
 		},
 	}
 	c.Flags().StringSliceVar(&o.keys, "key", nil, "PEM file, or URI of a key management service, with the public key of an authority (repeatable)")
@@ -47,69 +58,83 @@ func verifyCommand(s streams) *cobra.Command {
 	c.Flags().StringVar(&o.root, "trusted-root", "", "trusted_root.json to verify certificates against (default: that of the public Sigstore)")
 	c.Flags().BoolVar(&o.all, "all", false, "require a signature by every authority, and not by any of them")
 	c.Flags().StringVar(&o.format, "format", "text", "text or json")
-	o.register(c)
+	o.registryFlags.register(c)
+	o.recordFlags.register(c)
 	return c
 }
 
-func (o *verifyOptions) run(ctx context.Context, s streams, image string) error {
+func (o *verifyOptions) run(ctx context.Context, s streams, facts *facts, names []string) error {
 	if o.format != "text" && o.format != "json" {
 		return usage("--format=%s: there are text and json", o.format)
 	}
-	rule, err := o.rule(ctx)
+	rule, err := o.rule(ctx, facts.keys)
 	if err != nil {
 		return err
 	}
-	ref, err := images.Parse(image)
-	if err != nil {
-		return usage("%w", err)
+	refs := make([]images.Reference, len(names))
+	for i, image := range names {
+		if refs[i], err = images.Parse(image); err != nil {
+			return usage("%w", err)
+		}
 	}
+	verdicts := make([]gate.Verdict, len(names))
+	inParallel(limits.CheckParallel, len(names), func(i int) {
+		verdicts[i] = verifyOne(ctx, facts, rule, names[i], refs[i])
+	})
+	if err := o.write(s, names, verdicts); err != nil {
+		return usage("write the result: %w", err)
+	}
+	return exitOf(verdicts)
+}
+
+func verifyOne(ctx context.Context, facts *facts, rule gate.ImageRule, image string, ref images.Reference) gate.Verdict {
+	ctx, cancel := context.WithTimeout(ctx, limits.Gather)
+	defer cancel()
 	rule.Match = ref.Repository
 	found := gate.Image{
 		Ref: image, Repository: ref.Repository, Tag: ref.Tag, Pinned: ref.Pinned(), Digest: ref.Digest,
 		Locations: []gate.Location{{Object: "Image/" + image}},
 	}
 	config := gate.Config{Mode: gate.Enforce, Images: []gate.ImageRule{rule}, DenyUnmatched: true}
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
 	check := signature.New()
 	enough := func(ctx context.Context, image *gate.Image) bool {
 		return check.Enough(ctx, []gate.Config{config}, image)
 	}
-	gather.Evidence(ctx, client, enough, []gate.Config{config}, &found, nil, nil)
-	in := &gate.Input{
+	gather.Evidence(ctx, facts.client, enough, []gate.Config{config}, &found, nil, nil)
+	return gate.NewChain(check).Decide(ctx, &gate.Input{
 		Gate:   config,
 		Object: gate.ObjectRef{Kind: "Image", Name: image},
 		Images: []gate.Image{found},
-	}
-	v := gate.NewChain(check).Decide(ctx, in)
-	if o.format == "json" {
-		_, err = fmt.Fprintln(s.out, string(report.JSON([]gate.Verdict{v})))
-	} else {
-		err = s.text().Object(s.out, report.Judged{File: image, Verdicts: []gate.Verdict{v}})
-	}
-	if err != nil {
-		return usage("write the result: %w", err)
-	}
-	return exitOf([]result{{verdicts: []gate.Verdict{v}}})
+	})
 }
 
-func (o *verifyOptions) rule(ctx context.Context) (gate.ImageRule, error) {
+func (o *verifyOptions) write(s streams, names []string, verdicts []gate.Verdict) error {
+	if o.format == "json" {
+		_, err := fmt.Fprintln(s.out, string(report.JSON(verdicts)))
+		return err
+	}
+	for i, v := range verdicts {
+		if err := s.text().Object(s.out, report.Judged{File: names[i], Verdicts: []gate.Verdict{v}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *verifyOptions) rule(ctx context.Context, keys gather.Keys) (gate.ImageRule, error) {
 	rule := gate.ImageRule{Require: gate.Requirement{Count: 1}}
 	if o.all {
 		rule.Require = gate.Requirement{All: true}
 	}
-	loader := trust.New(trust.Options{})
 	for _, from := range o.keys {
-		a, err := keyAuthority(ctx, loader, from)
+		a, err := keyAuthority(ctx, keys, from)
 		if err != nil {
 			return rule, err
 		}
 		rule.Authorities = append(rule.Authorities, a)
 	}
 	if o.identity.Subject+o.identity.SubjectRegExp+o.identity.Issuer+o.identity.IssuerRegExp != "" {
-		a, err := o.identityAuthority(ctx, loader)
+		a, err := o.identityAuthority(ctx, keys)
 		if err != nil {
 			return rule, err
 		}
@@ -121,9 +146,9 @@ func (o *verifyOptions) rule(ctx context.Context) (gate.ImageRule, error) {
 	return rule, nil
 }
 
-func keyAuthority(ctx context.Context, loader *trust.Loader, from string) (gate.Authority, error) {
+func keyAuthority(ctx context.Context, keys gather.Keys, from string) (gate.Authority, error) {
 	if strings.Contains(from, "://") {
-		pem, err := loader.KMS(ctx, from)
+		pem, err := keys.KMS(ctx, from)
 		if err != nil {
 			return gate.Authority{}, &exit{code: ExitUndecided, err: fmt.Errorf("--key=%s: %w", from, err)}
 		}
@@ -139,7 +164,7 @@ func keyAuthority(ctx context.Context, loader *trust.Loader, from string) (gate.
 	return gate.Authority{Name: strings.TrimSuffix(filepath.Base(from), filepath.Ext(from)), PublicKeyPEM: string(pem)}, nil
 }
 
-func (o *verifyOptions) identityAuthority(ctx context.Context, loader *trust.Loader) (gate.Authority, error) {
+func (o *verifyOptions) identityAuthority(ctx context.Context, keys gather.Keys) (gate.Authority, error) {
 	identity := o.identity
 	if err := signature.ValidateIdentity(identity); err != nil {
 		return gate.Authority{}, usage("--certificate-identity and --certificate-oidc-issuer: %w", err)
@@ -147,9 +172,9 @@ func (o *verifyOptions) identityAuthority(ctx context.Context, loader *trust.Loa
 	var root string
 	var err error
 	if o.root != "" {
-		root, err = loader.File(o.root)
+		root, err = keys.File(o.root)
 	} else {
-		root, err = loader.PublicRoot(ctx)
+		root, err = keys.PublicRoot(ctx)
 	}
 	if err != nil {
 		return gate.Authority{}, &exit{code: ExitUndecided, err: fmt.Errorf("trusted root: %w", err)}

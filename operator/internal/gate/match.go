@@ -60,7 +60,7 @@ func validatePath(pattern, host string, segments []string) error {
 		}
 	}
 	switch {
-	case host == "index.docker.io" || host == "registry-1.docker.io":
+	case host == "index.docker.io" || host == "registry-1.docker.io" || host == "registry.hub.docker.com":
 		return fmt.Errorf("%q would match nothing: images of Docker Hub are compared as docker.io/…", pattern)
 	case strings.HasSuffix(host, ":443") && host != "localhost:443" && !strings.HasPrefix(host, "127.") && !strings.HasPrefix(host, "["):
 		return fmt.Errorf("%q would match nothing: images are compared without the port that HTTPS has anyway: leave out :443", pattern)

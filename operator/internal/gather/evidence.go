@@ -106,7 +106,7 @@ func Evidence(ctx context.Context, from Registry, enough func(context.Context, *
 func unavailable(img *gate.Image, err error) {
 	img.Unavailable = err.Error()
 	if known := new(registry.Error); errors.As(err, &known) {
-		img.Remedy = known.Remedy()
+		img.Unavailable, img.Remedy = known.What(), known.Remedy()
 	}
 }
 

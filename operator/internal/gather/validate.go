@@ -45,6 +45,9 @@ func ValidateGate(g *v1beta1.Gate) field.ErrorList {
 	if p := g.Spec.RequirePromotionFrom; p != nil {
 		errs = append(errs, validatePromotion(g, *p, spec.Child("requirePromotionFrom"))...)
 	}
+	if a := g.Spec.Attest; a != nil {
+		errs = append(errs, validateAttest(g, *a, spec.Child("attest"))...)
+	}
 	return errs
 }
 

@@ -113,12 +113,12 @@ func splitTag(base string) (repository, tag string) {
 }
 
 // oneName gives a registry the name that rules have it by: without the port that HTTPS
-// has anyway, and Docker Hub by one of its three names. On loopback the port stays, as it
+// has anyway, and Docker Hub by one of its four names. On loopback the port stays, as it
 // is what tells registries apart there, and plain HTTP has another.
 func oneName(registry string) string {
 	name, _ := strings.CutSuffix(registry, ":443")
 	switch {
-	case name == "registry-1.docker.io" || name == "index.docker.io":
+	case name == "registry-1.docker.io" || name == "index.docker.io" || name == "registry.hub.docker.com":
 		return dockerHub
 	case name == "localhost" || strings.HasPrefix(name, "127.") || strings.HasPrefix(name, "["):
 		return registry

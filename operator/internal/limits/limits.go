@@ -69,6 +69,19 @@ const (
 	// RegistryErrorBytes is how much of an answer without content is read away, so that
 	// its connection can be used again.
 	RegistryErrorBytes = 4 << 10
+	// RecordingBytes is how much one recording of registries' answers holds, in memory and,
+	// at four bytes for three, in a file: 256 MiB are 18000 images with one bundle, at 14
+	// KiB, or five with the most evidence.
+	RecordingBytes = 256 << 20
+	// RecordingAnswers is how many answers: some ten for an image with one bundle.
+	RecordingAnswers = 200_000
+	// RecordingFileBytes is the largest file with a recording that is read.
+	RecordingFileBytes = (RecordingBytes+2)/3*4 + RecordingAnswers<<10
+	// RecordingLineBytes is the longest line of one, for the largest attestation.
+	RecordingLineBytes = (AttestationBytes+2)/3*4 + 64<<10
+	// RecordingAge is how old a recording may be where nobody says otherwise: a tag that was
+	// moved, or a signature that was taken away, is missed for a day.
+	RecordingAge = 24 * time.Hour
 )
 
 // Bounds on what users hand in.
@@ -119,12 +132,38 @@ const (
 	// CheckParallel is how many objects one check judges at a time: most of a judgement is
 	// waiting for a registry, of which RegistryConcurrency requests run at once.
 	CheckParallel = 16
+	// ResultBytes is the largest result of a check that is kept: verdicts over 1,000 Workloads
+	// with a finding each, and the files that were read for them, are 1 MiB.
+	ResultBytes = 32 << 20
+	// Results is how many results are kept, the ones that were used last: four overlays, in
+	// two formats each, of eight branches. ResultsBytes is how much they may take together.
+	Results      = 64
+	ResultsBytes = 256 << 20
+	// ResultDraft is after how long a result that was not written to the end is deleted;
+	// writing the largest takes a second.
+	ResultDraft = time.Hour
+	// ProgramBytes is the largest executable that is read to tell it from another, where the
+	// linker left no note of at most BuildNoteBytes: ours has 100 MB, and with symbols 150.
+	ProgramBytes   = 1 << 30
+	BuildNoteBytes = 1 << 10
+	// ResultFacts is how many answers of a registry one result may rest on, which all are
+	// asked for again: two for each of the images of a thousand Workloads.
+	ResultFacts = 4096
 	// ProgressEvery is how often the command says how far it is, on a terminal.
 	ProgressEvery = 200 * time.Millisecond
 	// GitCall is for one command of git; a diff of 100,000 files takes a second.
 	GitCall = 30 * time.Second
 	// GitOutputBytes is how much of a list of files is read: 160,000 names of 100 bytes.
 	GitOutputBytes = 16 << 20
+	// GitPush is for sending a branch, over a slow line too: what is new in it are a few KiB.
+	GitPush = 2 * time.Minute
+	// GitSign is for making a commit, for which somebody may have to type a passphrase.
+	GitSign = 2 * time.Minute
+	// GitGone is how long a git that was stopped may hold its output open.
+	GitGone = 2 * time.Second
+	// PromotedFiles is how many files one promotion changes: as many as there are Workloads
+	// in an overlay, each in its own file.
+	PromotedFiles = 1000
 	// Links is how many symbolic links are followed to one file. Linux opens nothing behind
 	// more than 40.
 	Links = 40
@@ -227,6 +266,29 @@ const (
 	// PrivateKeyBytes is the largest private key in PEM: RSA with 4096 bits, encrypted, is
 	// 5 KiB.
 	PrivateKeyBytes = 32 << 10
+	// Soak is how long a Workload has to do well where its Gate does not say.
+	Soak = 10 * time.Minute
+	// Signers is how many keys are kept ready to sign with: one for each Gate that attests,
+	// and as many again while they are rotated.
+	Signers = 64
+	// Attestations is how many attestations are remembered, 300 bytes each: two for each of
+	// Objects images. What is forgotten is asked of the registry again.
+	Attestations = 2 * Objects
+	// AttestationTTL is how long it is remembered that evidence is there.
+	AttestationTTL = 24 * time.Hour
+	// AttestationsAtOnce is how many attestations are looked for or written at a time. At 20
+	// requests for an image, and 20 ms for each, that is ten images a second.
+	AttestationsAtOnce = 4
+	// AttestationsWaiting is how many wait for their turn: one for each image of Objects
+	// Workloads, as after a restart.
+	AttestationsWaiting = Objects
+	// AttestationPause is how long after a failure it is tried again; it doubles with each
+	// failure, up to AttestationPauseMax.
+	AttestationPause    = 10 * time.Second
+	AttestationPauseMax = 10 * time.Minute
+	// SoakPods is how many pods of a Workload are looked at before its images are attested:
+	// the API allows 100 replicas, and a canary has as many again.
+	SoakPods = 250
 	// EvidenceSkew is how far in the future evidence may be dated: clocks that are set by
 	// NTP differ by less than a second, and those of virtual machines that were suspended by
 	// some minutes, until they are set.
@@ -239,6 +301,9 @@ const (
 	RegistryCall = 5 * time.Second
 	// RegistryPush is for attaching evidence to one image: eight requests, and three tries.
 	RegistryPush = 30 * time.Second
+	// Attestation is for one attestation in all: an index of 64 images takes 65 pushes, at
+	// eight requests of 20 ms each ten seconds. What is not done then is done at the next try.
+	Attestation = 2 * time.Minute
 	// CloudCredentials is for asking a cloud for credentials for its registries. The
 	// helpers' own calls may go on for longer; nobody waits for them.
 	CloudCredentials = RegistryCall

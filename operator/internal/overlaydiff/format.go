@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/redact"
 )
 
 // context is how many unchanged lines are shown around a change, as diff -u does.
@@ -39,6 +40,9 @@ var colours = map[byte]string{'=': "\x1b[1m", '@': "\x1b[36m", '-': "\x1b[31m", 
 func (p *page) line(op byte, text string) {
 	if p.err != nil {
 		return
+	}
+	if op != '|' { // which has colours in it, and columns that were made safe
+		text = redact.Line(text, limits.SourceFileBytes)
 	}
 	if on, ok := colours[op]; ok && p.colour {
 		text = on + text + "\x1b[0m"
@@ -148,12 +152,12 @@ func (p *page) columns(lines []Line, width int) {
 }
 
 func (p *page) row(mark byte, left, right string, width int) {
-	left, right = fit(left, width), fit(right, width)
+	left, right = fit(redact.Line(left, limits.SourceFileBytes), width), fit(redact.Line(right, limits.SourceFileBytes), width)
 	left += strings.Repeat(" ", width-utf8.RuneCountInString(left))
 	if p.colour && mark != ' ' {
 		left, right = colours['-']+left+"\x1b[0m", colours['+']+right+"\x1b[0m"
 	}
-	p.line(' ', strings.TrimRight(fmt.Sprintf("%s %c %s", left, mark, right), " "))
+	p.line('|', strings.TrimRight(fmt.Sprintf("%s %c %s", left, mark, right), " "))
 }
 
 func fit(s string, width int) string {
@@ -189,7 +193,7 @@ func markdown(c Change) string {
 	for _, h := range hunks(c.Lines) {
 		body.WriteString(h.head() + "\n")
 		for _, l := range h.lines {
-			body.WriteString(string(l.Op) + l.Text + "\n")
+			body.WriteString(redact.Line(string(l.Op)+l.Text, limits.SourceFileBytes) + "\n")
 		}
 	}
 	fence := strings.Repeat("`", max(3, longestRun(body.String(), '`')+1))

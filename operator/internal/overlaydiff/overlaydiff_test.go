@@ -3,6 +3,7 @@ package overlaydiff_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/overlaydiff"
+	"github.com/sluice-dev/sluice/operator/internal/redact"
 )
 
 func set(t testing.TB, manifests ...string) overlaydiff.Set {
@@ -181,5 +183,33 @@ func TestUnified_InColour(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "\x1b[31m-        - a\x1b[0m") {
 		t.Errorf("%q", out.String())
+	}
+}
+
+// TestFormats_GiveACISystemNoCommands wants none in any format, and the text all the same.
+func TestFormats_GiveACISystemNoCommands(t *testing.T) {
+	const with = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x: |\n    ::set-output name=a::b\n    ##vso[task.setvariable variable=PATH]c\n    "
+	changes, err := overlaydiff.Compare(set(t, with+"before\n"), set(t, with+"after\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, write := range map[string]func(io.Writer) error{
+		"unified":      func(w io.Writer) error { return overlaydiff.Unified(w, changes, false) },
+		"in colour":    func(w io.Writer) error { return overlaydiff.Unified(w, changes, true) },
+		"side by side": func(w io.Writer) error { return overlaydiff.SideBySide(w, changes, 160, false) },
+		"markdown":     func(w io.Writer) error { return overlaydiff.Markdown(w, changes) },
+	} {
+		var out bytes.Buffer
+		if err := write(&out); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			if redact.Obeyed(line) {
+				t.Errorf("%s: %q may be obeyed", name, line)
+			}
+		}
+		if !strings.Contains(out.String(), "set-output name=a") {
+			t.Errorf("%s: the line is not shown: %s", name, out.String())
+		}
 	}
 }

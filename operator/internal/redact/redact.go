@@ -50,6 +50,22 @@ func Text(s string, limit int) string {
 	return b.String()
 }
 
+// Obeyed says whether a CI system that shows a line in its log may take it, or part of it,
+// for a command: ::name:: at its start, with or without spaces before it, and ##[ and the
+// like anywhere.
+func Obeyed(line string) bool {
+	return command.MatchString(line) || strings.HasPrefix(strings.TrimLeftFunc(line, unicode.IsSpace), "::")
+}
+
+// Line is Text for a line that may begin with what is not ours: of :: at its start, the
+// first colon is shown as an escape too.
+func Line(s string, limit int) string {
+	if start := strings.TrimLeft(s, " \t"); strings.HasPrefix(start, "::") {
+		s = s[:len(s)-len(start)] + `\x3a` + start[1:]
+	}
+	return Text(s, limit)
+}
+
 // clean also finds bytes that are not UTF-8.
 func clean(s string) bool {
 	for _, r := range s {

@@ -61,3 +61,21 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+func TestLine_LeavesNoCommandForACISystem(t *testing.T) {
+	for in, want := range map[string]string{
+		"::set-output name=a::b":      `\x3a:set-output name=a::b`,
+		"  ::error::x":                `  \x3a:error::x`,
+		"\t::add-path::/tmp":          `\t\x3a:add-path::/tmp`,
+		"\u00a0::error::x":            `\u00a0::error::x`,
+		"+::error::x":                 "+::error::x",
+		"image: a::b":                 "image: a::b",
+		"  ##vso[task.complete]":      `  #\x23vso[task.complete]`,
+		"    - name: \"##[group]of\"": `    - name: "#\x23[group]of"`,
+	} {
+		got := redact.Line(in, 100)
+		if got != want || redact.Obeyed(got) {
+			t.Errorf("%q becomes %q and should be %q; it is obeyed: %t", in, got, want, redact.Obeyed(got))
+		}
+	}
+}

@@ -44,6 +44,12 @@ type Options struct {
 	Transport *http.Transport
 	// Now is the clock for what is kept; nil means time.Now.
 	Now func() time.Time
+	// Record keeps what registries answer; nil for nothing. See Client.Complete.
+	Record *Recording
+	// Offline is asked in place of every registry, while it is not older than MaxAge. No
+	// connection is made then, and no credentials are looked for.
+	Offline *Recording
+	MaxAge  time.Duration
 }
 
 // Client reads registries. It is safe for concurrent use.
@@ -70,6 +76,8 @@ type Client struct {
 	flights  singleflight.Group
 	requests *prometheus.CounterVec
 	lookups  *prometheus.CounterVec
+	record   *Recording
+	offline  *replay
 }
 
 type clock func() time.Time
@@ -107,6 +115,11 @@ func New(options Options) *Client {
 			Name: "sluice_registry_cache_total",
 			Help: "Looks at the evidence of an image: hit where memory had what was needed, miss where the registry was asked.",
 		}, []string{"result"}),
+	}
+	c.record = options.Record
+	if options.Offline != nil {
+		c.offline, c.transport = &replay{options.Offline, options.MaxAge}, unplugged{}
+		return c
 	}
 	c.clouds = clouds(options, now)
 	return c

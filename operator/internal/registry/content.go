@@ -19,13 +19,16 @@ import (
 const (
 	manifestTypes = string(types.OCIManifestSchema1) + "," + string(types.DockerManifestSchema2)
 	indexTypes    = string(types.OCIImageIndex) + "," + string(types.DockerManifestList)
+
+	opResolve    = "resolve"
+	digestHeader = "Docker-Content-Digest"
 )
 
 // resolve asks for the digest of a tag. HEAD is enough where a registry does it right;
 // where it does not, the manifest is read and hashed.
 func (s *session) resolve(ctx context.Context, tag string) (string, error) {
 	r := request{
-		op: "look up tag " + tag, operation: "resolve", method: http.MethodHead, path: "manifests/" + tag,
+		op: "look up tag " + tag, operation: opResolve, method: http.MethodHead, path: "manifests/" + tag,
 		accept: indexTypes + "," + manifestTypes, limit: limits.ManifestBytes, limitName: "limits.ManifestBytes",
 		absent: []int{http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotImplemented},
 	}
@@ -33,7 +36,7 @@ func (s *session) resolve(ctx context.Context, tag string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if digest := a.header.Get("Docker-Content-Digest"); a.found() && images.ValidDigest(digest) {
+	if digest := a.header.Get(digestHeader); a.found() && images.ValidDigest(digest) {
 		return digest, nil
 	}
 	r.method, r.absent = http.MethodGet, nil

@@ -36,7 +36,12 @@ const opLogin = "log in to the registry"
 // Error is one line without anything that differs from try to try, so that two gates
 // which meet the same failure say the same.
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s: cannot %s: %s: %s", e.Repository, e.Op, e.reason(), e.Remedy())
+	return e.What() + ": " + e.Remedy()
+}
+
+// What is Error without what to do about it, for whoever says that in its own place.
+func (e *Error) What() string {
+	return fmt.Sprintf("%s: cannot %s: %s", e.Repository, e.Op, e.reason())
 }
 
 // Unwrap returns the cause.
@@ -62,6 +67,8 @@ func (e *Error) Remedy() string {
 	switch {
 	case errors.As(e.Err, &wait):
 		return wait.remedy
+	case e.Op == opAttach && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden):
+		return "use credentials that may push to this repository"
 	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden:
 		return "check the image pull secret for this registry and that it may read this repository"
 	case e.Status == http.StatusNotFound:

@@ -45,6 +45,9 @@ func (c *Client) Evidence(ctx context.Context, repository, digest string, want g
 		return Evidence{}, fmt.Errorf("reading signatures of %s: %q is not a digest", repository, digest)
 	}
 	return inTurn(ctx, c, repository, kc, func(s *session) (Evidence, error) {
+		if c.record != nil {
+			c.record.lookedAt(fullName(s.repo)+"@"+digest, func(ctx context.Context) error { return c.rest(ctx, s, digest) })
+		}
 		return c.evidence(ctx, s, digest, want, enough)
 	})
 }
@@ -159,7 +162,7 @@ func (l *look) referrers(ctx context.Context) error {
 	if !l.wants(referrersList) {
 		return nil
 	}
-	if l.s.host.lacksReferrers() {
+	if l.s.offline == nil && l.s.host.lacksReferrers() {
 		return l.fill(ctx, limits.CacheNegativeTTL, true, referrersTag)
 	}
 	if err := l.fill(ctx, limits.CacheNegativeTTL, true, referrersList); err != nil || !l.held[referrersList].absent {

@@ -87,6 +87,8 @@ type look struct {
 	s      *session
 	digest string
 	want   gate.Want
+	// every takes all that places hold for wanted, for a recording.
+	every bool
 	// budget is how many bytes of evidence are read.
 	budget int64
 	asked  *atomic.Bool
@@ -103,6 +105,9 @@ var errNotKept = errors.New("not kept")
 
 // wants says whether a place can hold what is wanted.
 func (l *look) wants(p place) bool {
+	if l.every {
+		return true
+	}
 	switch p {
 	case signatureTag:
 		return l.want.Signatures
@@ -198,7 +203,7 @@ func (l *look) afford(p place, found []candidate) int64 {
 
 // most is the largest content of one piece, and that limit's name.
 func (l *look) most(p place, label string) (int64, string) {
-	attests := p == attestationTag || p != signatureTag && label != predicateSign && len(l.want.Predicates) > 0
+	attests := p == attestationTag || p != signatureTag && label != predicateSign && (l.every || len(l.want.Predicates) > 0)
 	if attests {
 		return limits.AttestationBytes, "limits.AttestationBytes"
 	}
@@ -316,7 +321,7 @@ func (p place) label(d descriptor) string {
 // about that hides itself at worst, which its author could as well not have pushed.
 func (l *look) picks(p place, d descriptor) bool {
 	label := p.label(d)
-	return label == "" || label == predicateSign && l.want.Signatures || slices.Contains(l.want.Predicates, label)
+	return l.every || label == "" || label == predicateSign && l.want.Signatures || slices.Contains(l.want.Predicates, label)
 }
 
 // described are the layers of a referrer's manifest that are bundles, or why they cannot

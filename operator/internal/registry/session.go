@@ -37,6 +37,9 @@ type access struct {
 // under the id, which is made of the credentials themselves and not of the keychain: two
 // tenants share what was fetched only if they hold the same secret, or both hold none.
 func (c *Client) access(ctx context.Context, repo name.Repository, kc authn.Keychain) ([]access, error) {
+	if c.offline != nil {
+		return []access{{}}, nil // no keychain starts a program or calls a cloud for nothing
+	}
 	if kc == nil {
 		kc = c.keychain
 	}
@@ -154,6 +157,10 @@ type session struct {
 	now      func() time.Time
 	timer    func(time.Duration) (<-chan time.Time, func())
 	requests *prometheus.CounterVec
+	// record is what answers are kept in, offline what they come from in place of the
+	// registry; nil for neither.
+	record  *Recording
+	offline *replay
 }
 
 // session returns the session for a repository. No request is made for it: logging in is
@@ -171,6 +178,7 @@ func (c *Client) session(repo name.Repository, who access) *session {
 		host:     kept(c.hosts, registry, newHost),
 		account:  kept(c.accounts, registry+"\x00"+who.id, newAccount),
 		deadline: c.deadline, now: c.now, timer: c.timer, requests: c.requests,
+		record: c.record, offline: c.offline,
 	}
 	s.client = &http.Client{CheckRedirect: followToGuard, Transport: &login{
 		hosts: c.policy, registry: registry, scope: repo.Scope(transport.PullScope), config: who.config,
@@ -219,8 +227,20 @@ type answer struct {
 
 func (a *answer) found() bool { return a.status == http.StatusOK }
 
-// do makes a request, and makes it again where the registry asked for time.
+// do makes a request, or takes the answer from a recording.
 func (s *session) do(ctx context.Context, r request) (*answer, error) {
+	if s.offline != nil {
+		return s.replayed(r)
+	}
+	a, err := s.ask(ctx, r)
+	if s.record != nil {
+		s.record.keep(s.asked(r), r, a, err)
+	}
+	return a, err
+}
+
+// ask makes a request, and makes it again where the registry asked for time.
+func (s *session) ask(ctx context.Context, r request) (*answer, error) {
 	for try := 0; ; try++ {
 		a, err := s.once(ctx, r)
 		status, header := statusOf(a, err)
@@ -349,11 +369,14 @@ func (s *session) over(ctx context.Context, scheme string, r request) (*answer, 
 	return a, nil
 }
 
+func (r request) tooLarge() error {
+	return &limitError{name: r.limitName, text: fmt.Sprintf("it is larger than %d bytes", r.limit)}
+}
+
 // readBounded reads the body up to the request's limit.
 func readBounded(resp *http.Response, r request) ([]byte, error) {
-	tooLarge := &limitError{name: r.limitName, text: fmt.Sprintf("it is larger than %d bytes", r.limit)}
 	if resp.ContentLength > r.limit {
-		return nil, tooLarge
+		return nil, r.tooLarge()
 	}
 	var body bytes.Buffer
 	if resp.ContentLength > 0 {
@@ -364,7 +387,7 @@ func readBounded(resp *http.Response, r request) ([]byte, error) {
 		return nil, fmt.Errorf("reading the answer: %w", err)
 	}
 	if int64(body.Len()) > r.limit {
-		return nil, tooLarge
+		return nil, r.tooLarge()
 	}
 	return body.Bytes(), nil
 }

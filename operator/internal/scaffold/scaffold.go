@@ -51,38 +51,39 @@ var (
 	version = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+/-]{0,127}$`)
 )
 
-// Validate names the first choice that does not do, by its flag.
-func (o Options) Validate() error {
+// Faults names every choice that does not do, by its flag. That the image has a digest is
+// for Files to see.
+func (o Options) Faults() []error {
+	var faults []error
+	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if !label.MatchString(o.Name) {
-		return fmt.Errorf("--name=%q has to be a DNS label that starts with a letter", o.Name)
+		add("--name=%q has to be a DNS label that starts with a letter", o.Name)
 	}
 	registry, err := images.Parse(o.Registry + "/any")
-	if err != nil || registry.Repository != o.Registry+"/any" {
-		return fmt.Errorf("--registry=%q has to be a registry with a path, such as registry.example.com/shop", o.Registry)
+	known := err == nil && registry.Repository == o.Registry+"/any"
+	if !known {
+		add("--registry=%q has to be a registry with a path, such as registry.example.com/shop", o.Registry)
 	}
-	image, err := images.Parse(o.Image)
-	if err != nil {
-		return fmt.Errorf("--image: %w", err)
+	// Without a registry there is no image to speak of, unless one was given.
+	switch image, err := images.Parse(o.Image); {
+	case err != nil && (known || o.Image != ""):
+		add("--image: %w", err)
+	case known && !strings.HasPrefix(image.Repository, o.Registry+"/"):
+		add("--image=%q is not below --registry=%q", o.Image, o.Registry)
 	}
-	if !image.Pinned() {
-		return fmt.Errorf("--image=%q has no digest: ci, e2e and prod demand one", o.Image)
-	}
-	if !strings.HasPrefix(image.Repository, o.Registry+"/") {
-		return fmt.Errorf("--image=%q is not below --registry=%q", o.Image, o.Registry)
-	}
-	if err := o.validateAuthority(); err != nil {
-		return err
+	if err := o.authorityFault(); err != nil {
+		faults = append(faults, err)
 	}
 	if u, err := url.Parse(o.Repository); o.ArgoCD && (err != nil || u.Host == "" && !strings.Contains(o.Repository, "@")) {
-		return fmt.Errorf("--repository=%q has to be the URL that Argo CD clones the fleet from", o.Repository)
+		add("--repository=%q has to be the URL that Argo CD clones the fleet from; leave Argo CD out with --no-argocd", o.Repository)
 	}
 	if o.Workflows && !version.MatchString(o.Version) {
-		return fmt.Errorf("--sluice-version=%q has to be a version, a branch or a commit", o.Version)
+		add("--sluice-version=%q has to be a version, a branch or a commit", o.Version)
 	}
-	return nil
+	return faults
 }
 
-func (o Options) validateAuthority() error {
+func (o Options) authorityFault() error {
 	switch keyless := o.Issuer != "" || o.Subject != ""; {
 	case o.KeyPEM != "" && keyless:
 		return errors.New("give --key, or --issuer and --subject, and not both")
@@ -105,8 +106,11 @@ var templates embed.FS
 
 // Files are the repository's, by path.
 func Files(o Options) (map[string][]byte, error) {
-	if err := o.Validate(); err != nil {
+	if err := errors.Join(o.Faults()...); err != nil {
 		return nil, err
+	}
+	if image, err := images.Parse(o.Image); err != nil || !image.Pinned() {
+		return nil, errors.Join(err, fmt.Errorf("--image=%q has no digest: ci, e2e and prod demand one", o.Image))
 	}
 	f := files{options: o, out: map[string][]byte{}}
 	err := fs.WalkDir(templates, "templates", func(name string, d fs.DirEntry, err error) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -34,14 +35,17 @@ type bench struct {
 	key      *testkit.Key
 	other    *testkit.Key
 	rule     v1beta1.ImageRule
-	// promotion and policies that the Gate demands, if any.
+	// promotion and policies that the Gate demands, if any, and what it attests.
 	promotion *v1beta1.RequirePromotionFrom
+	attests   *v1beta1.Attest
 	policies  []v1beta1.PolicySource
 	now       time.Time
 	judge     *gather.Judge
 	// outside counts requests to a TUF repository that nobody should ask.
 	outside atomic.Int64
 	tuf     *httptest.Server
+	// again judges each pod once more from a recording of the registry.
+	again bool
 }
 
 func newBench() (*bench, error) {
@@ -99,7 +103,7 @@ func (b *bench) gate() v1beta1.Gate {
 		Spec: v1beta1.GateSpec{
 			Environment: "case", Mode: v1beta1.GateModeEnforce, UnmatchedImages: v1beta1.UnmatchedImagesDeny,
 			Match:  v1beta1.GateMatch{Kinds: []v1beta1.JudgedKind{"Pod"}},
-			Images: []v1beta1.ImageRule{b.rule}, RequirePromotionFrom: b.promotion, Policies: b.policies,
+			Images: []v1beta1.ImageRule{b.rule}, RequirePromotionFrom: b.promotion, Attest: b.attests, Policies: b.policies,
 		},
 	}
 }
@@ -107,20 +111,60 @@ func (b *bench) gate() v1beta1.Gate {
 // pod judges a pod with the image in its one container, changed by the edits. The engine,
 // with its memory of the registry, is kept from one call to the next.
 func (b *bench) pod(ctx context.Context, image string, edits ...func(spec map[string]any)) (gate.Verdict, error) {
+	now := func() time.Time { return b.now }
+	keys := trust.New(trust.Options{Repository: b.tuf.URL, Anchor: []byte("{}")})
 	if b.judge == nil {
-		files := &gather.Files{GateList: []v1beta1.Gate{b.gate()}, Namespaces: map[string]map[string]string{"shop": {}}, Clock: func() time.Time { return b.now }}
-		if errs := gather.ValidateGate(&files.GateList[0]); len(errs) > 0 {
-			return gate.Verdict{}, errs.ToAggregate()
+		var err error
+		if b.judge, err = b.judgeBy(registry.New(registry.Options{Now: now}), keys); err != nil {
+			return gate.Verdict{}, err
 		}
-		b.judge = gather.NewJudge(files,
-			registry.New(registry.Options{Now: func() time.Time { return b.now }}),
-			trust.New(trust.Options{Repository: b.tuf.URL, Anchor: []byte("{}")}))
 	}
 	spec := map[string]any{"containers": []any{map[string]any{"name": "app", "image": image}}}
 	for _, edit := range edits {
 		edit(spec)
 	}
-	j := b.judge.Object(ctx, map[string]any{
+	verdict, err := verdictOver(ctx, b.judge, spec)
+	if err != nil || !b.again {
+		return verdict, err
+	}
+	recording := registry.NewRecording(b.now)
+	recorder := registry.New(registry.Options{Now: now, Record: recording})
+	offline := registry.New(registry.Options{Now: now, Offline: recording, MaxAge: time.Hour})
+	for _, from := range []struct {
+		client *registry.Client
+		keys   gather.Keys
+	}{{recorder, keys}, {offline, &trust.Offline{}}} {
+		judge, err := b.judgeBy(from.client, from.keys)
+		if err != nil {
+			return verdict, err
+		}
+		same, err := verdictOver(ctx, judge, spec)
+		if err != nil {
+			return verdict, err
+		}
+		// Of a registry that is down there is nothing to record, and other words for it.
+		unknown := verdict.Outcome == gate.OutcomeError && same.Outcome == gate.OutcomeError
+		if !unknown && !bytes.Equal(same.Canonical(), verdict.Canonical()) {
+			return verdict, fmt.Errorf("from a recording the verdict is %s and not %s", same.Canonical(), verdict.Canonical())
+		}
+		if missing := recorder.Complete(ctx); !unknown && len(missing) > 0 {
+			return verdict, fmt.Errorf("the recording is not complete: %v", missing)
+		}
+	}
+	return verdict, nil
+}
+
+// judgeBy makes the engine over what a registry, or a recording of it, has.
+func (b *bench) judgeBy(client *registry.Client, keys gather.Keys) (*gather.Judge, error) {
+	files := &gather.Files{GateList: []v1beta1.Gate{b.gate()}, Namespaces: map[string]map[string]string{"shop": {}}, Clock: func() time.Time { return b.now }}
+	if errs := gather.ValidateGate(&files.GateList[0]); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return gather.NewJudge(files, client, keys), nil
+}
+
+func verdictOver(ctx context.Context, judge *gather.Judge, spec map[string]any) (gate.Verdict, error) {
+	j := judge.Object(ctx, map[string]any{
 		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "app", "namespace": "shop"}, "spec": spec,
 	}, "shop")
 	if len(j.Verdicts) != 1 {

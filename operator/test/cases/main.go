@@ -54,13 +54,15 @@ func main() {
 	}
 }
 
-// runCase runs one case on a bench of its own; the error says how it went wrong.
+// runCase runs one case on a bench of its own, and judges it again from a recording; the
+// error says how it went wrong.
 func runCase(ctx context.Context, c testCase) (gate.Verdict, error) {
 	b, err := newBench()
 	if err != nil {
 		return gate.Verdict{}, err
 	}
 	defer b.close()
+	b.again = true
 	verdict, err := c.run(ctx, b)
 	if err != nil {
 		return verdict, err
