@@ -147,10 +147,22 @@ func TestNotary_WritesBesideWhatIsAboutSomethingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*notary.Order, *evidence.Summary) string{
-		"another environment": func(_ *notary.Order, s *evidence.Summary) string { s.Verifier = evidence.Verifier("ci"); return all[0].PrivatePEM },
-		"other rules":         func(_ *notary.Order, s *evidence.Summary) string { s.Policy.Digest = testkit.DigestOf("x"); return all[0].PrivatePEM },
-		"a failure":           func(_ *notary.Order, s *evidence.Summary) string { s.Result = evidence.Failed; return all[0].PrivatePEM },
-		"another image":       func(_ *notary.Order, s *evidence.Summary) string { s.Subjects = []string{testkit.DigestOf("x")}; return all[0].PrivatePEM },
+		"another environment": func(_ *notary.Order, s *evidence.Summary) string {
+			s.Verifier = evidence.Verifier("ci")
+			return all[0].PrivatePEM
+		},
+		"other rules": func(_ *notary.Order, s *evidence.Summary) string {
+			s.Policy.Digest = testkit.DigestOf("x")
+			return all[0].PrivatePEM
+		},
+		"a failure": func(_ *notary.Order, s *evidence.Summary) string {
+			s.Result = evidence.Failed
+			return all[0].PrivatePEM
+		},
+		"another image": func(_ *notary.Order, s *evidence.Summary) string {
+			s.Subjects = []string{testkit.DigestOf("x")}
+			return all[0].PrivatePEM
+		},
 		"somebody else's key": func(*notary.Order, *evidence.Summary) string { return all[1].PrivatePEM },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,8 @@
 package workload
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -533,4 +535,57 @@ func TestAttest_ExemptionsTravelWithIt(t *testing.T) {
 	if len(s.Exemptions) == 0 || s.Exemptions[0].Name != b.namespace || s.Exemptions[0].Reason != "incident 4711" || s.Exemptions[0].Policy != "signature" {
 		t.Errorf("%+v", s)
 	}
+}
+
+// With a real queue: the end of the soak and of the write are what brings it about, and
+// nobody asks in between.
+func TestManager_AttestsAtTheEndOfTheSoak(t *testing.T) {
+	b := newSoaking(t, func(g *v1beta1.Gate) { g.Spec.Attest.Soak.Duration = time.Second })
+	w := b.workload("web", seen)
+	eventually(t, "it has pods", func(ctx context.Context) error { return setHealthy(ctx, w) })
+	b.runningPod(w, time.Now().Add(-time.Minute))
+	b.runs(w)
+	eventually(t, "it is attested", func(context.Context) error {
+		b.read(w)
+		if c := conditionOf(w, v1beta1.ConditionPromoted); c.Reason != reasonAttested {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+	b.attested(w, attestor(t), 1)
+}
+
+// Of many Workloads with one image each soaks for itself, and one of them has it written.
+func TestAttest_ManyWorkloadsOfOneImageHaveItWrittenOnce(t *testing.T) {
+	b := newSoaking(t)
+	image, _ := pushSigned(t, b.namespace+"/shared:1")
+	var all []*v1beta1.Workload
+	for i := range 10 {
+		w := b.running(fmt.Sprintf("web-%d", i), func(w *v1beta1.Workload) { w.Spec.Image = image })
+		b.runningPod(w, b.clock.Now().Add(-time.Minute))
+		all = append(all, w)
+	}
+	b.clock.move(soakTime)
+	done := func() bool {
+		return !slices.ContainsFunc(all, func(w *v1beta1.Workload) bool {
+			return conditionOf(w, v1beta1.ConditionPromoted).Reason != reasonAttested
+		})
+	}
+	for range 4 {
+		for _, w := range all {
+			b.must(w)
+		}
+		if done() {
+			break
+		}
+		select {
+		case <-b.r.woken:
+		case <-time.After(patience):
+			t.Fatal("nobody is told")
+		}
+	}
+	if !done() {
+		t.Error("not all are attested")
+	}
+	b.attested(all[0], attestor(t), 1)
 }
