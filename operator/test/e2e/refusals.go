@@ -74,6 +74,7 @@ func (w *world) refused(ctx context.Context, title string, r release, why string
 	if err := w.delivered(ctx, prod, revision, w.second); err != nil {
 		return err
 	}
+	w.mark(revision, prod)
 	return prod.untouched(ctx, before)
 }
 
