@@ -164,9 +164,9 @@ func (w *world) stop() error {
 	return errors.Join(failures...)
 }
 
-// clean removes the folder of the run, of which after a failure the logs stay.
-func (w *world) clean(passed bool) error {
-	if passed {
+// clean removes the folder of the run, which is kept for its logs after a failure.
+func (w *world) clean(all bool) error {
+	if all {
 		return os.RemoveAll(w.dir)
 	}
 	fmt.Fprintln(os.Stderr, "\nThe logs are in "+w.dir)
@@ -223,10 +223,13 @@ func eventually(ctx context.Context, what string, condition func(context.Context
 		last = condition(ctx)
 		return last == nil, nil
 	})
-	if err != nil {
-		return fmt.Errorf("waited %s for: %s: %w: %w", patience, what, err, last)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("interrupted while waiting for: %s", what)
 	}
-	return nil
+	return fmt.Errorf("waited %s for: %s: %w", patience, what, last)
 }
 
 func ok(format string, args ...any) error {
