@@ -220,8 +220,11 @@ func tail(name string, size int64) string {
 func eventually(ctx context.Context, what string, condition func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = condition(ctx)
-		return last == nil, nil
+		err := condition(ctx)
+		if err == nil || ctx.Err() == nil { // what the end of the time cut off says nothing
+			last = err
+		}
+		return err == nil, nil
 	})
 	switch {
 	case err == nil:
