@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 )
@@ -48,6 +49,14 @@ func argoCD(ctx context.Context, w *world) error {
 	if err := w.registerClusters(ctx); err != nil {
 		return err
 	}
+	// Those of this repository's own overlays name a repository that is not here: they are
+	// held against Argo CD's schemas.
+	dry, err := w.must(w.command(ctx, w.root, []string{"KUBECONFIG=" + w.hub().stage.Cluster.Kubeconfig()}, filepath.Join(w.root, "bin", "tools", "kubectl"),
+		"apply", "--dry-run=server", "--validate=strict", "-k", "kustomize/argocd"))
+	if err != nil {
+		return fmt.Errorf("kustomize/argocd: %w", err)
+	}
+	fmt.Printf("   | %s\n", strings.ReplaceAll(strings.TrimSpace(dry), "\n", "\n   | "))
 	return ok("repository server, both controllers and API are ready; four clusters are registered, with the rights that a fleet needs")
 }
 
