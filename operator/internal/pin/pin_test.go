@@ -182,6 +182,38 @@ func TestChange_EditsTheRightPlaceAndKeepsEveryOtherByte(t *testing.T) {
 			file: "overlay/web.yaml", more: map[string]string{"overlay/kustomization.yaml": "resources: [web.yaml]\n"}, tag: "1.1",
 			before: "---\n# c\n---\n" + workload("web", "!!str $R:1.0"), after: "---\n# c\n---\n" + workload("web", "!!str $R:1.1@$B"),
 		},
+		"an object in a list": {
+			file: "overlay/all.yaml", more: map[string]string{"overlay/kustomization.yaml": "resources: [all.yaml]\n"},
+			before: "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {image: $R@$A}}\n- apiVersion: sluice.dev/v1beta1\n  kind: Workload\n  metadata: {name: web, namespace: shop}\n  spec: {image: $R@$A}\n",
+			after:  "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {image: $R@$A}}\n- apiVersion: sluice.dev/v1beta1\n  kind: Workload\n  metadata: {name: web, namespace: shop}\n  spec: {image: $R@$B}\n",
+		},
+		"an object in JSON": {
+			file: "overlay/web.json", more: map[string]string{"overlay/kustomization.yaml": "resources: [web.json]\n"},
+			before: "{\n\t\"apiVersion\": \"sluice.dev/v1beta1\", \"kind\": \"Workload\",\n\t\"metadata\": {\"name\": \"web\", \"namespace\": \"shop\"},\n\t\"spec\": {\"image\": \"$R@$A\"}\n}\n",
+			after:  "{\n\t\"apiVersion\": \"sluice.dev/v1beta1\", \"kind\": \"Workload\",\n\t\"metadata\": {\"name\": \"web\", \"namespace\": \"shop\"},\n\t\"spec\": {\"image\": \"$R@$B\"}\n}\n",
+		},
+		"an entry that takes its digest from another": {
+			before: top + "images:\n- &e\n  name: other\n  digest: $A\n- <<: *e\n  name: $R # c\n",
+			after:  top + "images:\n- &e\n  name: other\n  digest: $A\n- <<: *e\n  name: $R # c\n  digest: $B\n",
+		},
+		"an entry with another name for the image": {
+			before: top + "images:\n- {name: $R, newName: mirror.example.com/web}\n", after: top + "images:\n- {name: $R, newName: mirror.example.com/web, digest: $B}\n",
+		},
+		"the last of two entries": {
+			before: top + "images:\n- {name: $R, newTag: v1}\n- {name: $R, digest: $A}\n", after: top + "images:\n- {name: $R, newTag: v1}\n- {name: $R, digest: $B}\n",
+		},
+		"a patch of the old kind": {
+			file: "overlay/p.yaml", more: map[string]string{"overlay/kustomization.yaml": top + "patchesStrategicMerge: [p.yaml]\n"},
+			before: workload("web", "$R@$A"), after: workload("web", "$R@$B"),
+		},
+		"a patch as a block with line ends of Windows": {
+			before: "resources: [../base]\r\npatches:\r\n- target: {kind: Workload}\r\n  patch: |\r\n    - op: replace\r\n      path: /spec/image\r\n      value: $R@$A\r\n",
+			after:  "resources: [../base]\r\npatches:\r\n- target: {kind: Workload}\r\n  patch: |\r\n    - op: replace\r\n      path: /spec/image\r\n      value: $R@$B\r\n",
+		},
+		"a base that others share, with line ends of Windows": {
+			before: "resources: [../base]\r\ncomponents: [../component]\r\nimages:\r\n  - name: other\r\n    newTag: x\r\n",
+			after:  "resources: [../base]\r\ncomponents: [../component]\r\nimages:\r\n  - name: other\r\n    newTag: x\r\n  - name: $R\r\n    digest: $B\r\n",
+		},
 		"a base that others share": {
 			before: top + "images:\n  - name: other\n    newTag: x # c\n# d\nnamePrefix: a-\n",
 			after:  top + "images:\n  - name: other\n    newTag: x # c\n  - name: $R\n    digest: $B\n# d\nnamePrefix: a-\n",
