@@ -32,7 +32,7 @@ test: tools $(TESTTOOLS) build ## Run every test: Go, Rego, overlays, against a 
 	$(TOOLS)/opa test policies/
 
 .PHONY: cases
-cases: ## Run the known cases, each with its right answer and ours
+cases: tools ## Run the known cases, each with its right answer and ours
 	@go run ./operator/test/cases
 
 ##@ Build

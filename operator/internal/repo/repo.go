@@ -72,11 +72,8 @@ var kept = []string{
 	"GIT_CEILING_DIRECTORIES=", "GIT_DISCOVERY_ACROSS_FILESYSTEM=", "GIT_ALLOW_PROTOCOL=",
 }
 
-// remote in the environment lets git talk to remotes: those that the caller allows.
-const remote = "SLUICE_GIT_REMOTE=1"
-
-// environment for git, from the caller's.
-func environment(from []string, more ...string) []string {
+// environment for git, from the caller's. Only a push may talk to others.
+func environment(from []string, command string, more ...string) []string {
 	var out []string
 	for _, pair := range from {
 		if !strings.HasPrefix(pair, "GIT_") || slices.ContainsFunc(kept, func(k string) bool { return strings.HasPrefix(pair, k) }) {
@@ -84,7 +81,7 @@ func environment(from []string, more ...string) []string {
 		}
 	}
 	// Git before 2.45 knows no GIT_NO_LAZY_FETCH, but heeds that no protocol is allowed.
-	if !slices.Contains(more, remote) {
+	if command != "push" {
 		more = append(more, "GIT_ALLOW_PROTOCOL=none")
 	}
 	out = append(out, "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
@@ -101,7 +98,7 @@ func (r *Repository) command(ctx context.Context, more []string, args ...string)
 		all = append(all, "--no-ext-diff", "--no-textconv")
 	}
 	c := exec.CommandContext(ctx, "git", append(all, args[1:]...)...)
-	c.Env = environment(os.Environ(), more...)
+	c.Env = environment(os.Environ(), args[0], more...)
 	// What git started may hold its output open when git is gone.
 	c.WaitDelay = limits.GitGone
 	return c
