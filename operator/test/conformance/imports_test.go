@@ -16,7 +16,7 @@ const module = "github.com/sluice-dev/sluice/operator/"
 var layers = map[string]int{
 	"internal/limits": -1, // the bounds of all, redact included
 	"internal/redact": 0, "api/": 0, "internal/strictjson": 0,
-	"internal/gate": 1, "internal/evidence": 1, "internal/graph": 1, "internal/crdcompat": 1, "internal/revision": 1, "internal/metrics": 1, "internal/kustomize": 1, "internal/schema": 1, "internal/rollout": 1,
+	"internal/gate": 1, "internal/evidence": 1, "internal/graph": 1, "internal/crdcompat": 1, "internal/revision": 1, "internal/metrics": 1, "internal/kustomize": 1, "internal/schema": 1, "internal/rollout": 1, "internal/window": 1, "internal/forge": 1,
 	"internal/gate/": 2, "internal/images": 2, "internal/delta": 2, "internal/ignore": 2, "internal/render": 2, "internal/overlay": 2, "internal/report": 2, "internal/conversion": 2,
 	"internal/source": 3, "internal/registry": 3, "internal/trust": 3, "internal/analysis": 3, "internal/policyimport": 3, "internal/attest": 3, "internal/gate/signature": 3, // over gate/policy, for policies over attestations
 	"internal/gather": 4, "internal/scaffold": 4,
@@ -29,7 +29,7 @@ var layers = map[string]int{
 	"test/": 11,
 
 	// What the command has beside the gate.
-	"internal/overlaydiff": 3, "internal/overlaylint": 3, "internal/live": 3, "internal/standing": 3,
+	"internal/overlaydiff": 3, "internal/overlaylint": 3, "internal/live": 3, "internal/standing": 3, "internal/promote": 3,
 }
 
 // never lists what a package must not import although its layer would allow it.
@@ -42,6 +42,9 @@ var never = map[string][]string{
 	"internal/crdcompat":   {"k8s.io/client-go/", "net/http", "time", "os", "context"},
 	"internal/scaffold":    {"k8s.io/client-go/", "net/http", "time", "os", "context"},
 	"internal/overlaydiff": {"k8s.io/client-go/", "net/http", "time", "os", "context"},
+	"internal/promote":     {"internal/controller/", "internal/admission", "k8s.io/client-go/", "net/http", "os", "os/exec", "context"},
+	"internal/forge":       {"internal/controller/", "internal/admission", "k8s.io/", "sigs.k8s.io/", "os", "os/exec"},
+	"internal/window":      {"k8s.io/client-go/", "net/http", "os", "context"},
 	"internal/graph":       {"k8s.io/", "sigs.k8s.io/", "net/http", "time", "os", "context"},
 	"internal/evidence":    {"k8s.io/", "sigs.k8s.io/", "net/http", "os", "context"},
 	"internal/gate":        {"k8s.io/", "sigs.k8s.io/", "net/http", "time", "os"},
