@@ -271,6 +271,12 @@ const (
 	PromotionOverlays = 64
 	// PromotionWorkloads is how many Workloads one promotion takes over.
 	PromotionWorkloads = 500
+	// PromotionTextBytes is how long the text of a pull request gets: GitHub takes 65536
+	// characters, which are as many bytes or more.
+	PromotionTextBytes = 64_000
+	// PromotionPartBytes is how long each of its four parts before the comparison gets, so
+	// that a third is left for that.
+	PromotionPartBytes = 10_000
 	// PromotionNotes is how many risk notes of one Workload are written.
 	PromotionNotes = 40
 	// ForgeCall is for one call of a forge; making a pull request takes a second or two.
