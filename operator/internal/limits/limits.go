@@ -125,6 +125,13 @@ const (
 	GitCall = 30 * time.Second
 	// GitOutputBytes is how much of a list of files is read: 160,000 names of 100 bytes.
 	GitOutputBytes = 16 << 20
+	// GitPush is for sending a branch, over a slow line too: what is new in it are a few KiB.
+	GitPush = 2 * time.Minute
+	// GitGone is how long a git that was stopped may hold its output open.
+	GitGone = 2 * time.Second
+	// PromotedFiles is how many files one promotion changes: as many as there are Workloads
+	// in an overlay, each in its own file.
+	PromotedFiles = 1000
 	// Links is how many symbolic links are followed to one file. Linux opens nothing behind
 	// more than 40.
 	Links = 40

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -47,6 +48,8 @@ type Set struct {
 	Kustomization string
 	// Shown is a path of Files as the user would type it.
 	Shown func(string) string
+	// below is the path of what was read, below the root.
+	below string
 }
 
 // Key is what a file of the set counts as: itself, or the overlay that is built of it and
@@ -104,7 +107,35 @@ func Load(root, name string, stdin io.Reader) (*Set, error) {
 	}
 	defer handle.Close()
 	fsys := &rooted{root: handle, shown: fromHere(rootPath), content: map[string][]byte{}}
-	set := &Set{Files: fsys.content, Root: rootPath, Shown: fsys.shown}
+	return load(fsys, rootPath, below)
+}
+
+// With is the set as it would be with other bytes in some of its files: it is read again,
+// and what was read before is as it was then.
+func (s *Set) With(files map[string][]byte) (*Set, error) {
+	if s.Root == "" {
+		return nil, errors.New("standard input cannot be read again")
+	}
+	handle, err := os.OpenRoot(s.Root)
+	if err != nil {
+		return nil, fmt.Errorf("open root: %w", err)
+	}
+	defer handle.Close()
+	fsys := &rooted{root: handle, shown: s.Shown, content: maps.Clone(s.Files)}
+	for file, raw := range files {
+		if _, ok := s.Files[file]; !ok {
+			return nil, fmt.Errorf("%s was not read before", s.Shown(file))
+		}
+		if err := kustomize.CheckAliases(raw); errors.Is(err, kustomize.ErrExpands) {
+			return nil, fmt.Errorf("%s:1: %w", s.Shown(file), err)
+		}
+		fsys.content[file] = raw
+	}
+	return load(fsys, s.Root, s.below)
+}
+
+func load(fsys *rooted, root, below string) (_ *Set, err error) {
+	set := &Set{Files: fsys.content, Root: root, Shown: fsys.shown, below: below}
 	if fsys.IsDir(below) && kustomizationFile(fsys, below) != "" {
 		set.Kustomization = inside(below)
 	}

@@ -16,10 +16,10 @@ const module = "github.com/sluice-dev/sluice/operator/"
 var layers = map[string]int{
 	"internal/limits": -1, // the bounds of all, redact included
 	"internal/redact": 0, "api/": 0, "internal/strictjson": 0,
-	"internal/gate": 1, "internal/evidence": 1, "internal/graph": 1, "internal/crdcompat": 1, "internal/revision": 1, "internal/metrics": 1, "internal/kustomize": 1, "internal/schema": 1, "internal/rollout": 1, "internal/window": 1, "internal/forge": 1,
-	"internal/gate/": 2, "internal/images": 2, "internal/delta": 2, "internal/ignore": 2, "internal/render": 2, "internal/overlay": 2, "internal/report": 2, "internal/conversion": 2,
+	"internal/gate": 1, "internal/evidence": 1, "internal/graph": 1, "internal/crdcompat": 1, "internal/repo": 1, "internal/metrics": 1, "internal/kustomize": 1, "internal/schema": 1, "internal/rollout": 1, "internal/window": 1, "internal/forge": 1,
+	"internal/gate/": 2, "internal/revision": 2, "internal/images": 2, "internal/delta": 2, "internal/ignore": 2, "internal/render": 2, "internal/overlay": 2, "internal/report": 2, "internal/conversion": 2,
 	"internal/source": 3, "internal/registry": 3, "internal/trust": 3, "internal/analysis": 3, "internal/policyimport": 3, "internal/attest": 3, "internal/gate/signature": 3, // over gate/policy, for policies over attestations
-	"internal/gather": 4, "internal/scaffold": 4,
+	"internal/gather": 4, "internal/scaffold": 4, "internal/pin": 4,
 	"internal/controller/": 5, "internal/admission": 5,
 	"internal/testkit": 6,
 	"internal/lab":     7, "internal/lab/node": 6,

@@ -1,0 +1,44 @@
+package repo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+)
+
+// ErrRejected says that a remote has something else on the branch, or does not let it in.
+var ErrRejected = errors.New("the remote did not take the branch")
+
+// Push sends a branch to a remote, under the same name. Nothing there is overwritten.
+func (r *Repository) Push(ctx context.Context, remote, branch string) error {
+	if remote == "" || strings.HasPrefix(remote, "-") {
+		return fmt.Errorf("%q is no remote", remote)
+	}
+	if _, err := r.Run(ctx, nil, "check-ref-format", "refs/heads/"+branch); err != nil {
+		return fmt.Errorf("%q is no name for a branch", branch)
+	}
+	ref := "refs/heads/" + branch
+	args := []string{"push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", "--", remote, ref + ":" + ref}
+	out, err := r.run(ctx, limits.GitPush, "limits.GitPush", nil, nil, args...)
+	if err == nil {
+		return nil
+	}
+	for line := range strings.Lines(string(out)) {
+		if why, ok := strings.CutPrefix(line, "!\t"); ok {
+			_, why, _ = strings.Cut(why, "\t")
+			return fmt.Errorf("push %s to %s: %w: %s: choose another branch, or take in what is there and begin again", branch, remote, ErrRejected, strings.TrimSpace(why))
+		}
+	}
+	return fmt.Errorf("push %s to %s: %w", branch, remote, err)
+}
+
+// RemoteURL is where a remote is pushed to, as it is configured.
+func (r *Repository) RemoteURL(ctx context.Context, remote string) (string, error) {
+	if strings.HasPrefix(remote, "-") {
+		return "", fmt.Errorf("%q is no remote", remote)
+	}
+	return r.Line(ctx, "remote", "get-url", "--push", remote)
+}
