@@ -9,7 +9,10 @@ import (
 	"strings"
 
 	"golang.org/x/mod/semver"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
@@ -130,9 +133,6 @@ func (p Plan) validate() error {
 		return fmt.Errorf("%d Workloads, more than %d (limits.PromotionWorkloads): name some with --workload", len(p.Takes), limits.PromotionWorkloads)
 	}
 	for i, t := range p.Takes {
-		if !images.ValidDigest(t.Source.Image.Digest) {
-			return fmt.Errorf("workload %s: its image %s has no digest", t.Source, t.Source.Image.Repository)
-		}
 		for _, other := range p.Takes[:i] {
 			if other.Target.String() == t.Target.String() {
 				return fmt.Errorf("workloads %s and %s are both %s where they are promoted to: name one with --workload NAMESPACE/NAME", other.Source, t.Source, t.Target)
@@ -205,4 +205,37 @@ func canonical(version string) string {
 		return ""
 	}
 	return v
+}
+
+// Running is what a Workload of a cluster runs, if it is well and its status is of the spec
+// that is there now.
+func Running(w *v1beta1.Workload) (Workload, error) {
+	out := Workload{Namespace: w.Namespace, Name: w.Name, Version: w.Spec.Version}
+	ready := meta.FindStatusCondition(w.Status.Conditions, v1beta1.ConditionReady)
+	switch {
+	case w.DeletionTimestamp != nil:
+		return out, fmt.Errorf("workload %s is being deleted", out)
+	case w.Status.ObservedGeneration != w.Generation:
+		return out, fmt.Errorf("workload %s: the operator has not seen its last change (status is of generation %d, spec of %d): wait until it has", out, w.Status.ObservedGeneration, w.Generation)
+	case w.Status.Phase != v1beta1.PhaseReady || ready == nil || ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != w.Generation:
+		why := ""
+		if ready != nil && ready.Message != "" {
+			why = ": " + ready.Message
+		}
+		return out, fmt.Errorf("workload %s is %s, and not Ready%s; only what runs well is promoted", out, cmp.Or(string(w.Status.Phase), "without a phase"), why)
+	}
+	ref, err := images.Parse(w.Spec.Image)
+	if err != nil {
+		return out, fmt.Errorf("workload %s: spec.image: %w", out, err)
+	}
+	for _, image := range w.Status.Images {
+		if image.Image == w.Spec.Image && images.ValidDigest(image.Digest) {
+			ref.Digest = image.Digest
+		}
+	}
+	if !ref.Pinned() {
+		return out, fmt.Errorf("workload %s: its status names no digest for %s", out, w.Spec.Image)
+	}
+	out.Image = ref
+	return out, nil
 }

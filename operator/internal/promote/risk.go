@@ -15,11 +15,11 @@ import (
 // Note is something to look at before a promotion is merged. It blocks nothing.
 type Note struct {
 	// Workload as namespace/name.
-	Workload string
+	Workload string `json:"workload"`
 	// Area is one word: image, version, schema, storage, replicas, ports, secrets,
 	// variables, config or rollout.
-	Area string
-	Text string
+	Area string `json:"area"`
+	Text string `json:"text"`
 }
 
 // State is a Workload as one overlay has it at one time.

@@ -157,7 +157,7 @@ func (t Text) takes() string {
 			b.WriteString("has it already\n")
 			continue
 		}
-		fmt.Fprintf(&b, "%s, was %s\n", pinned(take.Source, take.Version()), pinned(take.Target, take.Target.Version))
+		fmt.Fprintf(&b, "%s, was %s\n", report.Span(Pinned(take.Source, take.Version())), report.Span(Pinned(take.Target, take.Target.Version)))
 		fmt.Fprintf(&b, "  - image %s\n", report.Span(take.Target.Image.Repository+"@"+take.Source.Image.Digest))
 	}
 	for _, name := range t.Plan.Left {
@@ -169,8 +169,8 @@ func (t Text) takes() string {
 	return b.String()
 }
 
-// pinned is an image in a few characters: its digest is in full in what changes.
-func pinned(w Workload, version string) string {
+// Pinned is what pins a Workload, in a few characters.
+func Pinned(w Workload, version string) string {
 	short := "no digest"
 	if digest := w.Image.Digest; digest != "" {
 		short = digest[:min(len(digest), len("sha256:")+12)]
@@ -181,7 +181,7 @@ func pinned(w Workload, version string) string {
 	if version != "" {
 		short += " (" + version + ")"
 	}
-	return report.Span(short)
+	return short
 }
 
 func (t Text) verdict() string {
