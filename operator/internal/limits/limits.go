@@ -127,6 +127,8 @@ const (
 	GitOutputBytes = 16 << 20
 	// GitPush is for sending a branch, over a slow line too: what is new in it are a few KiB.
 	GitPush = 2 * time.Minute
+	// GitSign is for making a commit, for which somebody may have to type a passphrase.
+	GitSign = 2 * time.Minute
 	// GitGone is how long a git that was stopped may hold its output open.
 	GitGone = 2 * time.Second
 	// PromotedFiles is how many files one promotion changes: as many as there are Workloads

@@ -17,6 +17,7 @@ import (
 
 // draft is one attempt to change a set.
 type draft struct {
+	owned *owner
 	set   *overlay.Set
 	want  Want
 	pages map[string]*page
@@ -25,8 +26,8 @@ type draft struct {
 	edits, notes []string
 }
 
-func newDraft(set *overlay.Set, w Want) *draft {
-	return &draft{set: set, want: w, pages: map[string]*page{}}
+func newDraft(owned *owner, set *overlay.Set, w Want) *draft {
+	return &draft{owned: owned, set: set, want: w, pages: map[string]*page{}}
 }
 
 // generated is how tools mark what they write.
@@ -42,7 +43,7 @@ func (d *draft) page(file string) (*page, error) {
 	if !ok || d.set.Root == "" {
 		return nil, fmt.Errorf("%s: only files can be changed", shown)
 	}
-	if !own(d.set, file) {
+	if !d.owned.own(file) {
 		return nil, fmt.Errorf("%s: it is outside the overlay, and others may use it: pin the image in the overlay", shown)
 	}
 	for at := file; at != "."; at = path.Dir(at) {
@@ -120,7 +121,7 @@ func (d *draft) version(o overlay.Object) error {
 	}
 	sources := source.New(d.set.Files, d.set.Kustomization, d.set.Shown)
 	at := sources.Setting(source.Object{Content: o.Object, Path: o.Path}, "spec.version")
-	if at.Document == nil || !own(d.set, at.File) {
+	if at.Document == nil || !d.owned.own(at.File) {
 		d.want.Version = ""
 		switch {
 		case was == "":

@@ -58,11 +58,15 @@ type Changed struct {
 
 // Read returns what a set pins for one of its Workloads.
 func Read(set *overlay.Set, o overlay.Object) (Pin, error) {
-	p, _, err := read(set, source.New(set.Files, set.Kustomization, set.Shown), o)
+	owned, err := newOwner(set)
+	if err != nil {
+		return Pin{}, err
+	}
+	p, _, err := read(owned, source.New(set.Files, set.Kustomization, set.Shown), o)
 	return p, err
 }
 
-func read(set *overlay.Set, sources *source.Sources, o overlay.Object) (Pin, source.Setting, error) {
+func read(owned *owner, sources *source.Sources, o overlay.Object) (Pin, source.Setting, error) {
 	image := field(o, "image")
 	ref, err := images.Parse(image)
 	if err != nil {
@@ -71,7 +75,7 @@ func read(set *overlay.Set, sources *source.Sources, o overlay.Object) (Pin, sou
 	at := sources.Setting(source.Object{Content: o.Object, Path: o.Path}, "spec.image")
 	return Pin{
 		Image: image, Repository: ref.Repository, Tag: ref.Tag, Digest: ref.Digest, Version: field(o, "version"),
-		Place: at.Place, Own: at.Document != nil && own(set, at.File),
+		Place: at.Place, Own: at.Document != nil && owned.own(at.File),
 	}, at, nil
 }
 
@@ -84,14 +88,13 @@ func field(o overlay.Object, key string) string {
 
 func called(o overlay.Object) string { return images.ObjectName(o.Object) }
 
-// own says that a file is in the folder of the overlay itself.
-func own(set *overlay.Set, file string) bool {
-	return set.Kustomization == "" || set.Kustomization == "." || strings.HasPrefix(file, set.Kustomization+"/")
-}
-
 // Change works out how a set is to be changed for it to pin what is wanted. All of it is
 // one change: Workloads that share one pin have to be asked for together.
 func Change(set *overlay.Set, wants ...Want) (*Changed, error) {
+	owned, err := newOwner(set)
+	if err != nil {
+		return nil, err
+	}
 	out := &Changed{Files: map[string][]byte{}, After: set}
 	for _, w := range wants {
 		if !images.ValidDigest(w.Digest) {
@@ -102,7 +105,7 @@ func Change(set *overlay.Set, wants ...Want) (*Changed, error) {
 				return nil, fmt.Errorf("%s: %w", called(w.Object), err)
 			}
 		}
-		if err := out.one(set, w, wants); err != nil {
+		if err := out.one(owned, set, w, wants); err != nil {
 			return nil, err
 		}
 	}
@@ -110,7 +113,7 @@ func Change(set *overlay.Set, wants ...Want) (*Changed, error) {
 }
 
 // one changes the set, as far as it is changed already, for one Workload.
-func (c *Changed) one(first *overlay.Set, w Want, all []Want) error {
+func (c *Changed) one(owned *owner, first *overlay.Set, w Want, all []Want) error {
 	o, ok := find(c.After, w.Object)
 	if !ok {
 		return fmt.Errorf("%s: the overlay does not have it", called(w.Object))
@@ -122,13 +125,13 @@ func (c *Changed) one(first *overlay.Set, w Want, all []Want) error {
 	if w.pinned(o, before) && (w.Version == "" || field(o, "version") == w.Version) {
 		return nil
 	}
-	ways, err := waysTo(c.After, o, w)
+	ways, err := waysTo(owned, c.After, o, w)
 	if err != nil {
 		return err
 	}
 	var refused error
 	for _, way := range ways {
-		d := newDraft(c.After, w)
+		d := newDraft(owned, c.After, w)
 		if err := way(d); err != nil {
 			return err
 		}
@@ -187,9 +190,9 @@ type way func(*draft) error
 
 // waysTo are the places that may pin the image of an object, the likeliest first. Which
 // one does is shown by building.
-func waysTo(set *overlay.Set, o overlay.Object, w Want) ([]way, error) {
+func waysTo(owned *owner, set *overlay.Set, o overlay.Object, w Want) ([]way, error) {
 	sources := source.New(set.Files, set.Kustomization, set.Shown)
-	now, at, err := read(set, sources, o)
+	now, at, err := read(owned, sources, o)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +203,7 @@ func waysTo(set *overlay.Set, o overlay.Object, w Want) ([]way, error) {
 	if now.Own {
 		out = append(out, func(d *draft) error { return d.pin(at, now) })
 	}
-	entries := entriesFor(set, sources, o, now)
+	entries := entriesFor(owned, set, sources, o, now)
 	for _, e := range entries {
 		out = append(out, func(d *draft) error { return d.pin(e, now) })
 	}
@@ -215,12 +218,12 @@ func waysTo(set *overlay.Set, o overlay.Object, w Want) ([]way, error) {
 
 // entriesFor are the overlay's own entries of images that are about an image, the last one
 // first.
-func entriesFor(set *overlay.Set, sources *source.Sources, o overlay.Object, now Pin) []source.Setting {
+func entriesFor(owned *owner, set *overlay.Set, sources *source.Sources, o overlay.Object, now Pin) []source.Setting {
 	var out []source.Setting
 	bare := repository(now.Image)
 	for _, file := range sources.Kustomizations(source.Object{Content: o.Object, Path: o.Path}) {
 		p, err := newPage(set.Shown(file), set.Files[file])
-		if err != nil || !own(set, file) || len(p.documents) != 1 || len(p.documents[0].Content) != 1 {
+		if err != nil || !owned.own(file) || len(p.documents) != 1 || len(p.documents[0].Content) != 1 {
 			continue
 		}
 		root := p.documents[0].Content[0]

@@ -53,6 +53,12 @@ func (r *Repository) Commit(ctx context.Context, c Commit) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if c.Parent == "" || now.Head != c.Parent {
+		return "", fmt.Errorf("commit on %.12q: %w: %.12q is checked out", c.Parent, ErrMoved, now.Head)
+	}
+	if err := now.clean(c); err != nil {
+		return "", err
+	}
 	entries, err := r.entries(ctx, c)
 	if err != nil {
 		return "", err
@@ -67,6 +73,17 @@ func (r *Repository) Commit(ctx context.Context, c Commit) (string, error) {
 	return made, r.land(ctx, c, entries, made)
 }
 
+// clean refuses files that were changed already: their new contents are made of what is
+// in the work tree, and would take along what nobody committed.
+func (s Status) clean(c Commit) error {
+	for file := range c.Files {
+		if slices.Contains(s.Dirty, file) {
+			return fmt.Errorf("%s: it has changes that are not committed: commit or stash them first", file)
+		}
+	}
+	return nil
+}
+
 // entry is a file as a tree has it.
 type entry struct{ mode, object string }
 
@@ -78,9 +95,9 @@ func (r *Repository) entries(ctx context.Context, c Commit) (map[string]entry, e
 		if err != nil {
 			return nil, err
 		}
-		head, _, _ := strings.Cut(strings.TrimSuffix(string(said), "\x00"), "\t")
+		head, name, _ := strings.Cut(strings.TrimSuffix(string(said), "\x00"), "\t")
 		fields := strings.Fields(head)
-		if len(fields) != 3 || fields[0] != "100644" && fields[0] != "100755" {
+		if len(fields) != 3 || name != file || fields[0] != "100644" && fields[0] != "100755" {
 			return nil, fmt.Errorf("%s: it is no regular file in commit %.12s: commit it first, and not as a link", file, c.Parent)
 		}
 		if err := r.plain(ctx, file); err != nil {
@@ -151,7 +168,8 @@ func (r *Repository) make(ctx context.Context, c Commit, entries map[string]entr
 	if c.Email != "" {
 		who = append(who, "GIT_AUTHOR_EMAIL="+c.Email, "GIT_COMMITTER_EMAIL="+c.Email)
 	}
-	return r.with(ctx, who, []byte(c.Message), append(args, tree)...)
+	out, err := r.run(ctx, limits.GitSign, "limits.GitSign", who, strings.NewReader(c.Message), append(args, tree)...)
+	return strings.TrimSpace(string(out)), err
 }
 
 func (r *Repository) with(ctx context.Context, env []string, in []byte, args ...string) (string, error) {
@@ -204,10 +222,11 @@ func (r *Repository) land(ctx context.Context, c Commit, entries map[string]entr
 	if err != nil {
 		return err
 	}
-	for file := range c.Files {
-		if slices.Contains(now.Dirty, file) {
-			return fmt.Errorf("%s: it has changes that are not committed: commit or stash them first", file)
-		}
+	if now.Head != c.Parent {
+		return fmt.Errorf("commit on %.12s: %w: %.12s is checked out", c.Parent, ErrMoved, now.Head)
+	}
+	if err := now.clean(c); err != nil {
+		return err
 	}
 	if _, err := r.with(ctx, []string{"GIT_INDEX_FILE=" + lock}, info(entries), "update-index", "-z", "--index-info"); err != nil {
 		return err
@@ -247,13 +266,25 @@ func (r *Repository) checkOut(files map[string][]byte) error {
 		if err != nil {
 			return err
 		}
-		beside := path.Join(path.Dir(file), "."+path.Base(file)+".sluice")
-		if err := root.WriteFile(beside, files[file], info.Mode().Perm()); err != nil {
-			return err
-		}
-		if err := root.Rename(beside, file); err != nil {
-			return err
+		if err := replace(root, file, files[file], info.Mode().Perm()); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
 	return nil
+}
+
+func replace(root *os.Root, file string, content []byte, mode fs.FileMode) error {
+	beside := path.Join(path.Dir(file), "."+path.Base(file)+".sluice")
+	f, err := root.OpenFile(beside, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = root.Rename(beside, file)
+	}
+	if err != nil {
+		_ = root.Remove(beside)
+	}
+	return err
 }

@@ -61,7 +61,7 @@ func (r *Repository) Top() string { return r.dir }
 // never are settings that would run something, whoever made them.
 var never = []string{
 	"core.fsmonitor=false", "core.hooksPath=" + os.DevNull, "core.quotePath=false", "core.pager=cat",
-	"diff.external=", "gc.auto=0", "maintenance.auto=false", "protocol.ext.allow=never", "advice.detachedHead=false",
+	"gc.auto=0", "maintenance.auto=false", "protocol.ext.allow=never", "advice.detachedHead=false",
 }
 
 // kept of the caller's environment are what says who commits, how to reach a remote, and
@@ -72,6 +72,9 @@ var kept = []string{
 	"GIT_CEILING_DIRECTORIES=", "GIT_DISCOVERY_ACROSS_FILESYSTEM=", "GIT_ALLOW_PROTOCOL=",
 }
 
+// remote in the environment lets git talk to remotes: those that the caller allows.
+const remote = "SLUICE_GIT_REMOTE=1"
+
 // environment for git, from the caller's.
 func environment(from []string, more ...string) []string {
 	var out []string
@@ -80,16 +83,24 @@ func environment(from []string, more ...string) []string {
 			out = append(out, pair)
 		}
 	}
+	// Git before 2.45 knows no GIT_NO_LAZY_FETCH, but heeds that no protocol is allowed.
+	if !slices.Contains(more, remote) {
+		more = append(more, "GIT_ALLOW_PROTOCOL=none")
+	}
 	out = append(out, "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
 	return append(out, more...)
 }
 
 func (r *Repository) command(ctx context.Context, more []string, args ...string) *exec.Cmd {
-	all := []string{"-C", r.dir, "--no-pager", "--literal-pathspecs"}
+	all := []string{"-C", r.dir, "--no-pager"}
 	for _, setting := range never {
 		all = append(all, "-c", setting)
 	}
-	c := exec.CommandContext(ctx, "git", append(append(all, r.without...), args...)...)
+	all = append(append(all, r.without...), args[0])
+	if args[0] == "diff" {
+		all = append(all, "--no-ext-diff", "--no-textconv")
+	}
+	c := exec.CommandContext(ctx, "git", append(all, args[1:]...)...)
 	c.Env = environment(os.Environ(), more...)
 	// What git started may hold its output open when git is gone.
 	c.WaitDelay = limits.GitGone
@@ -99,7 +110,7 @@ func (r *Repository) command(ctx context.Context, more []string, args ...string)
 // Failure says why git did not do what it was told.
 type Failure struct {
 	Command string
-	// Said is the end of what git said.
+	// Said is the beginning of what git said.
 	Said string
 	err  error
 }
@@ -157,7 +168,11 @@ func failed(ctx context.Context, command string, within time.Duration, limit str
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &Failure{Command: command, err: fmt.Errorf("it took longer than %s (%s)", within, limit)}
 	}
-	return &Failure{Command: command, Said: redact.Text(strings.TrimSpace(said.String()), limits.GitErrorBytes), err: err}
+	text := redact.Text(strings.TrimSpace(said.String()), limits.GitErrorBytes)
+	if strings.Contains(text, "promisor remote") {
+		text = "this is a partial clone, which lacks files that are needed, and nothing is fetched for you: git fetch --refetch --no-filter: " + text
+	}
+	return &Failure{Command: command, Said: text, err: err}
 }
 
 // Stream runs one command within limits.RevisionCall, while talk writes to it and reads
@@ -211,7 +226,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// File is where a file of the repository's own lies, such as its index.
+// file is where a file of the repository's own lies, such as its index.
 func (r *Repository) file(ctx context.Context, name string) (string, error) {
 	at, err := r.Line(ctx, "rev-parse", "--git-path", name)
 	if err != nil || filepath.IsAbs(at) {
