@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -114,6 +115,8 @@ type promoting struct {
 	status repo.Status
 	client *registry.Client
 	now    time.Time
+	// rules are what --gate names.
+	rules []*overlay.Set
 	// environments by name, as they are committed.
 	environments map[string]*environment
 	chain        promote.Chain
@@ -187,7 +190,7 @@ func (p *promoting) permitted() error {
 		if p.forceWindow == "" {
 			return &exit{code: ExitDenied, err: fmt.Errorf("%s; --force-window=REASON goes past it, and says so in the pull request", frozen)}
 		}
-		p.text.Frozen, p.text.Forced = frozen, p.forceWindow
+		p.text.Frozen, p.text.Forced = strings.TrimPrefix(p.text.Frozen+"; "+frozen, "; "), p.forceWindow
 	}
 	return nil
 }

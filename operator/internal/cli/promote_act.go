@@ -138,11 +138,8 @@ func (p *promoting) push(ctx context.Context) error {
 		return &exit{code: ExitUndecided, err: fmt.Errorf("%w; branch %s is there with the commit, and the same command tries again", err, p.out.Branch)}
 	}
 	same := false
-	if _, fetchErr := p.repo.Run(ctx, nil, "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--refmap=", "--", p.remote, "refs/heads/"+p.out.Branch); fetchErr == nil {
-		there, lineErr := p.repo.Line(ctx, "rev-parse", "--verify", "--quiet", "FETCH_HEAD^{commit}")
-		if lineErr == nil {
-			same, _ = p.same(ctx, there) // else it is refused, as it was
-		}
+	if there, fetchErr := p.repo.Fetch(ctx, p.remote, p.out.Branch); fetchErr == nil {
+		same, _ = p.same(ctx, there) // else it is refused, as it was
 	}
 	if p.out.Committed {
 		if _, undoErr := p.repo.Run(ctx, nil, "update-ref", "-d", "refs/heads/"+p.out.Branch, p.out.Commit); undoErr == nil {

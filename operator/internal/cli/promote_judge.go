@@ -23,11 +23,7 @@ func (p *promoting) judge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, path := range p.gates {
-		set, err := overlay.Load("", path, p.s.in)
-		if err != nil {
-			return usage("%w", err)
-		}
+	for _, set := range p.rules {
 		if err := r.take(ctx, set, false); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path"
@@ -70,10 +71,10 @@ func (p *promoting) read(ctx context.Context) (remove func(), err error) {
 	if err != nil {
 		return func() {}, usage("%w", err)
 	}
-	if err := p.readOverlays(ctx, folder); err != nil {
+	if err := p.readRules(); err != nil {
 		return remove, err
 	}
-	return remove, nil
+	return remove, p.readOverlays(ctx, folder)
 }
 
 // known says that there is an overlay of an environment, and that all that was read for it
@@ -94,6 +95,18 @@ func (p *promoting) unstaged(ctx context.Context) error {
 	}
 	if first, _, _ := strings.Cut(string(out), "\x00"); first != "" {
 		return usage("%s is staged and not committed: commit it, or take it out with git restore --staged", first)
+	}
+	return nil
+}
+
+// readRules reads what --gate names. Unlike the rest it is read as it lies there.
+func (p *promoting) readRules() error {
+	for _, path := range p.gates {
+		set, err := overlay.Load("", path, p.s.in)
+		if err != nil {
+			return usage("%w", err)
+		}
+		p.rules = append(p.rules, set)
 	}
 	return nil
 }
@@ -186,40 +199,62 @@ func withoutFolder(set *overlay.Set) {
 
 // add notes an overlay under the environments of its Gates, or under its own name.
 func (p *promoting) add(ctx context.Context, name string, set *overlay.Set) error {
-	r, err := newReader(streams{err: p.s.err})
-	if err == nil {
-		err = r.take(ctx, set, false)
-	}
+	own, err := p.gatesOf(ctx, set)
 	if err != nil {
 		return err
 	}
-	byEnvironment := map[string]*environment{}
-	for _, g := range r.files.GateList {
-		e := byEnvironment[g.Spec.Environment]
-		if e == nil {
-			e = &environment{set: set}
-			byEnvironment[g.Spec.Environment] = e
-		}
-		e.gates = append(e.gates, g)
-		if from := g.Spec.RequirePromotionFrom; from != nil && !slices.Contains(p.chain[g.Spec.Environment], from.Environment) {
-			p.chain[g.Spec.Environment] = append(p.chain[g.Spec.Environment], from.Environment)
-		}
-	}
-	if len(byEnvironment) == 0 {
-		byEnvironment[name] = &environment{set: set}
+	all, err := p.gatesOf(ctx, append(slices.Clone(p.rules), set)...)
+	if err != nil {
+		return err
 	}
 	workloads, err := pinnedIn(set)
 	if err != nil {
 		return err
 	}
-	for env, e := range byEnvironment {
-		if other := p.environments[env]; other != nil {
-			return usage("%s and %s are both overlays of environment %s", other.set.Kustomization, set.Kustomization, env)
+	environments := map[string]bool{}
+	for _, g := range own {
+		environments[g.Spec.Environment] = true
+	}
+	if len(own) == 0 {
+		environments[name] = true
+	}
+	for environment := range environments {
+		if other := p.environments[environment]; other != nil {
+			return usage("%s and %s are both overlays of environment %s", other.set.Kustomization, set.Kustomization, environment)
 		}
-		e.workloads = workloads
-		p.environments[env] = e
+		p.environments[environment] = p.environment(environment, set, all, workloads)
 	}
 	return nil
+}
+
+// environment is one with those of the Gates that are of it, which also say what comes
+// before it.
+func (p *promoting) environment(name string, set *overlay.Set, gates []v1beta1.Gate, workloads []promote.Workload) *environment {
+	e := &environment{set: set, workloads: workloads}
+	for _, g := range gates {
+		if g.Spec.Environment != name {
+			continue
+		}
+		e.gates = append(e.gates, g)
+		if from := g.Spec.RequirePromotionFrom; from != nil && !slices.Contains(p.chain[name], from.Environment) {
+			p.chain[name] = append(p.chain[name], from.Environment)
+		}
+	}
+	return e
+}
+
+// gatesOf are the Gates of some sets, each once.
+func (p *promoting) gatesOf(ctx context.Context, sets ...*overlay.Set) ([]v1beta1.Gate, error) {
+	r, err := newReader(streams{err: io.Discard}) // what is to be said of them is said when they judge
+	if err != nil {
+		return nil, err
+	}
+	for _, set := range sets {
+		if err := r.take(ctx, set, false); err != nil {
+			return nil, err
+		}
+	}
+	return r.files.GateList, nil
 }
 
 // pinnedIn are the Workloads of a set, with what pins them.
