@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/overlaydiff"
+	"github.com/sluice-dev/sluice/operator/internal/redact"
 	"github.com/sluice-dev/sluice/operator/internal/report"
 )
 
@@ -81,7 +82,7 @@ func (t Text) Title() string {
 			title = fmt.Sprintf("return %s to %s", takes[0].Target.Name, way)
 		}
 		if version := takes[0].Source.Version; version != "" {
-			title += ": " + version
+			title += ": " + line(version)
 		}
 		return title
 	}
@@ -98,7 +99,7 @@ func (t Text) Message() string {
 	for _, take := range t.Plan.Undone() {
 		fmt.Fprintf(&b, "%s: %s@%s\n", take.Target, take.Target.Image.Repository, take.Source.Image.Digest)
 	}
-	fmt.Fprintf(&b, "\nRead from %s; verdict under the gate of %s: %s\n", t.Source, t.To, t.Outcome())
+	fmt.Fprintf(&b, "\nRead from %s; verdict under the gate of %s: %s\n", line(t.Source), t.To, t.Outcome())
 	if t.Forced != "" {
 		fmt.Fprintf(&b, "Within a freeze: %s\n", line(t.Forced))
 	}
@@ -186,9 +187,8 @@ func Pinned(w Workload, version string) string {
 
 func (t Text) verdict() string {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "**%s**: %s\n\n", t.Outcome(), t.Judged.Summary())
-	findings := t.Judged
-	if err := report.MarkdownFindings(&b, findings); err != nil {
+	fmt.Fprintf(&b, "**%s**: %s\n", t.Outcome(), t.Judged.Summary())
+	if err := report.MarkdownFindings(&b, t.Judged); err != nil {
 		return ""
 	}
 	return b.String()
@@ -228,10 +228,10 @@ func (t Text) notes() string {
 		fmt.Fprintf(&b, "- %s **%s**: %s\n", report.Span(n.Workload), n.Area, report.Span(n.Text))
 	}
 	if b.Len() == 0 {
-		b.WriteString("None: the image is all that changes, and it passed in the same shape.\n")
+		b.WriteString("None.\n")
 	}
 	return b.String()
 }
 
-// line is a text on one line, of one that a user gave.
-func line(s string) string { return strings.Join(strings.Fields(s), " ") }
+// line is a text on one line, whoever wrote it.
+func line(s string) string { return redact.Text(strings.Join(strings.Fields(s), " "), limits.MessageBytes) }
