@@ -72,7 +72,7 @@ var kept = []string{
 	"GIT_CEILING_DIRECTORIES=", "GIT_DISCOVERY_ACROSS_FILESYSTEM=", "GIT_ALLOW_PROTOCOL=",
 }
 
-// environment for git, from the caller's. Only a push may talk to others.
+// environment for git, from the caller's. Only a push and a fetch may talk to others.
 func environment(from []string, command string, more ...string) []string {
 	var out []string
 	for _, pair := range from {
@@ -81,7 +81,7 @@ func environment(from []string, command string, more ...string) []string {
 		}
 	}
 	// Git before 2.45 knows no GIT_NO_LAZY_FETCH, but heeds that no protocol is allowed.
-	if command != "push" {
+	if command != "push" && command != "fetch" {
 		more = append(more, "GIT_ALLOW_PROTOCOL=none")
 	}
 	out = append(out, "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
