@@ -182,7 +182,11 @@ func follow(ctx context.Context, configs []gate.Config, image *gate.Image) (chai
 			return out, &exit{code: ExitUndecided, err: fmt.Errorf("%s: %s", image.Ref, strings.Join(why, "; "))}
 		}
 		for _, statement := range append(held.Accepted, held.Strangers...) {
-			note(steps, c, statement)
+			note(steps, c.Promotion.Environment, statement)
+		}
+		own := signatures.Statements(ctx, c.Promotion.Own, image, evidence.PredicateType)
+		for _, statement := range own.Accepted {
+			note(steps, c.Environment, statement)
 		}
 		if c.Name != "" {
 			out.Links = append(out.Links, judged(ctx, signatures, c, image))
@@ -199,8 +203,9 @@ func follow(ctx context.Context, configs []gate.Config, image *gate.Image) (chai
 	return out, nil
 }
 
-// note keeps a statement, once whoever asks, with who signed it for its environment.
-func note(steps map[string]*step, c gate.Config, statement gate.Statement) {
+// note keeps a statement, once whoever asks, with who signed it where that is for the
+// environment that they sign for; "" for any.
+func note(steps map[string]*step, signsFor string, statement gate.Statement) {
 	summary, err := evidence.Parse(statement.Payload)
 	if err != nil {
 		return
@@ -217,7 +222,7 @@ func note(steps map[string]*step, c gate.Config, statement gate.Statement) {
 		}
 		steps[string(statement.Payload)] = s
 	}
-	if c.Promotion.Environment == "" || ok && c.Promotion.Environment == environment {
+	if signsFor == "" || ok && signsFor == environment {
 		s.SignedBy = append(s.SignedBy, statement.By...)
 	}
 }

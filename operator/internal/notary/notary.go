@@ -116,7 +116,8 @@ func (c clock) Now() time.Time { return c() }
 
 // entry is what is remembered of an order. It is held by Notary.mu.
 type entry struct {
-	state    State
+	state State
+	// failures since it began: it ends when the evidence is there.
 	failures int
 	// write says that the run under way writes.
 	write bool
@@ -207,11 +208,11 @@ func (n *Notary) run(ctx context.Context, o Order, e *entry) {
 	}
 	n.mu.Lock()
 	e.state = State{Standing: standing, Err: err}
+	// That it was looked for is no success, or what cannot be written would be tried again
+	// after the shortest pause for ever.
 	if standing == Failed {
 		e.state.Again = n.options.Now().Add(pause(e.failures))
 		e.failures++
-	} else {
-		e.failures = 0
 	}
 	told := e.wake
 	e.wake = map[string]func(){}

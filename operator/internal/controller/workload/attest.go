@@ -38,7 +38,7 @@ func (k *soak) interrupt() { k.since, k.failure = time.Time{}, "" }
 // promise is how far what a Gate has attested is.
 type promise struct {
 	gate, environment, reason, message string
-	// pending says that it is not known yet whether there is evidence from before.
+	// pending says that the Notary is about to know more.
 	pending bool
 }
 
@@ -89,12 +89,12 @@ func (r *Reconciler) attestFor(ctx context.Context, s *scope, k *soak, a gather.
 		k.under, k.since, k.failure = under, s.now, ""
 	}
 	switch {
-	case len(a.Unresolved) > 0:
-		return promise{reason: reasonImageNotResolved, message: "the digest of " + a.Unresolved[0] + " is not known: name it by digest, or have a rule of spec.images look at it"}
-	case err == nil && k.attested == subject:
+	case err == nil && k.attested == subject && len(a.Unresolved) == 0:
 		return promise{reason: reasonAttested, message: attestedText(a)}
 	case !passes:
 		return promise{reason: reasonRulesBroken, message: "what the Gate lets through in mode Warn or Audit breaks its rules, and is not attested"}
+	case len(a.Unresolved) > 0:
+		return promise{reason: reasonImageNotResolved, message: "the digest of " + a.Unresolved[0] + " is not known: name it by digest, or have a rule of spec.images look at it"}
 	case k.since.IsZero():
 		return promise{reason: reasonNotSoaking, message: fmt.Sprintf("attested once it has been Ready for %s without a break", a.Soak)}
 	}
@@ -137,7 +137,7 @@ func (r *Reconciler) pursue(ctx context.Context, s *scope, k *soak, a gather.Att
 	}
 	if k.failure != "" {
 		// Also while it is tried again.
-		return promise{reason: reasonAttestationFailed, message: k.failure}
+		return promise{reason: reasonAttestationFailed, message: k.failure, pending: now.pending && now.failed == nil}
 	}
 	return promise{
 		reason: reasonSoaking, pending: now.pending,
