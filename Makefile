@@ -9,6 +9,7 @@ TOOLS := bin/tools
 CONTROLPLANE := $(TOOLS)/etcd $(TOOLS)/kube-apiserver $(TOOLS)/kube-controller-manager $(TOOLS)/kubectl
 POLICYTOOLS := $(TOOLS)/opa $(TOOLS)/kustomize
 TESTTOOLS := $(TOOLS)/cosign $(TOOLS)/prometheus $(TOOLS)/actionlint
+DELIVERYTOOLS := $(TOOLS)/argocd $(TOOLS)/miniredis
 SOURCES := $(shell find operator policies kustomize/base/crds -name '*.go' -o -name '*.rego' -o -path '*crds/*.yaml') go.mod go.sum
 IMAGE ?= registry.example.com/sluice/manager:dev
 OVERLAYS := dev ci e2e prod
@@ -31,6 +32,10 @@ test: tools $(TESTTOOLS) build ## Run every test: Go, Rego, overlays, against a 
 	go test -timeout 20m ./...
 	$(TOOLS)/opa test policies/
 
+.PHONY: e2e
+e2e: build tools $(DELIVERYTOOLS) bin/e2e ## Deliver an image from dev to prod with a real Argo CD; KEEP=1 leaves it running
+	@bin/e2e $(if $(KEEP),--keep)
+
 .PHONY: cases
 cases: tools ## Run the known cases, each with its right answer and ours
 	@go run ./operator/test/cases
@@ -44,7 +49,7 @@ bin/sluice bin/manager: bin/%: $(SOURCES)
 	@echo "building $@ (with empty caches about 3 min on 2 cores) ..."
 	@start=$$(date +%s); go build -trimpath -ldflags "-s -w" -o $@ ./operator/cmd/$* && echo "built $@ in $$(($$(date +%s) - start)) s"
 
-bin/demo bin/benchreconcile: bin/%: $(SOURCES)
+bin/demo bin/e2e bin/benchreconcile: bin/%: $(SOURCES)
 	@go build -trimpath -ldflags "-s -w" -o $@ ./operator/test/$*
 
 .PHONY: image

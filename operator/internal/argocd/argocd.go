@@ -81,7 +81,8 @@ func actionsOf(files fs.FS, dir string) (string, error) {
 	return string(raw), err
 }
 
-// ConfigMap is a manifest with the settings alone, for a patch or a server-side apply.
+// ConfigMap is a manifest with the settings alone, for a patch or a server-side apply. Its
+// namespace is left to whoever installs Argo CD.
 func ConfigMap(files fs.FS) ([]byte, error) {
 	settings, err := Settings(files)
 	if err != nil {
@@ -89,7 +90,7 @@ func ConfigMap(files fs.FS) ([]byte, error) {
 	}
 	raw, err := yaml.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"name": "argocd-cm", "namespace": "argocd"},
+		"metadata": map[string]any{"name": "argocd-cm"},
 		"data":     settings,
 	})
 	if err != nil {

@@ -1,13 +1,16 @@
 package conformance
 
 import (
+	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
@@ -103,4 +106,63 @@ func TestArgoCD_WhatJudgesIsSyncedBeforeWhatIsJudged(t *testing.T) {
 			t.Errorf("%s: the waves are %v", environment, waves)
 		}
 	}
+}
+
+// TestArgoCD_NoDefaultIsSetWithinWhatIsReplacedAsAWhole: a list or map that is atomic is
+// Git's as a whole to Argo CD, so that a default within it would be OutOfSync for ever.
+func TestArgoCD_NoDefaultIsSetWithinWhatIsReplacedAsAWhole(t *testing.T) {
+	root, err := stage.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := stage.Objects(root, "kustomize/base/crds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Kubernetes's own: names, which are always there, and a field that is of no use to a
+	// Workload, whose pods have no file to take variables from.
+	known := map[string]bool{
+		"spec.imagePullSecrets[].name": true, "spec.env[].valueFrom.configMapKeyRef.name": true, "spec.env[].valueFrom.secretKeyRef.name": true, "spec.env[].valueFrom.fileKeyRef.optional": true,
+	}
+	looked := 0
+	for _, o := range objects {
+		raw, err := o.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := json.Unmarshal(raw, crd); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range crd.Spec.Versions {
+			looked++
+			for _, path := range defaultsWithin(*v.Schema.OpenAPIV3Schema, "", false) {
+				if !known[path] {
+					t.Errorf("%s %s: %s has a default", crd.Spec.Names.Kind, v.Name, path)
+				}
+			}
+		}
+	}
+	if looked != 4 {
+		t.Errorf("%d schemas were looked at", looked)
+	}
+}
+
+// defaultsWithin are the paths with a default below a list or map that is atomic.
+func defaultsWithin(s apiextensionsv1.JSONSchemaProps, path string, atomic bool) []string {
+	var out []string
+	if atomic && s.Default != nil {
+		out = append(out, strings.TrimPrefix(path, "."))
+	}
+	atomic = atomic || s.XMapType != nil && *s.XMapType == "atomic"
+	for name, field := range s.Properties {
+		out = append(out, defaultsWithin(field, path+"."+name, atomic)...)
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+		out = append(out, defaultsWithin(*s.AdditionalProperties.Schema, path+"{}", atomic)...)
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		out = append(out, defaultsWithin(*s.Items.Schema, path+"[]", atomic || s.XListType == nil || *s.XListType == "atomic")...)
+	}
+	return out
 }
