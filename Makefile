@@ -107,8 +107,9 @@ lint: $(TOOLS)/staticcheck $(TOOLS)/deadcode $(TOOLS)/actionlint $(TOOLS)/opa ##
 	$(TOOLS)/actionlint
 
 .PHONY: overlays
-overlays: $(TOOLS)/kustomize ## Build every overlay with stock kustomize
+overlays: $(TOOLS)/kustomize bin/sluice ## Build every overlay with stock kustomize, and lint them
 	@for o in $(OVERLAYS); do $(TOOLS)/kustomize build kustomize/overlays/$$o > /dev/null && echo "kustomize/overlays/$$o builds" || exit 1; done
+	@bin/sluice lint overlays kustomize/overlays --expect=spec.storage.retain
 
 .PHONY: bench
 bench: tools ## Run the benchmarks, with allocations
