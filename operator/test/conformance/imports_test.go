@@ -26,7 +26,8 @@ var layers = map[string]int{
 	"internal/lab/stage": 8,
 	"internal/cli":       9,
 	"cmd/":               10, "internal/gate/policy/policydocs": 10, "internal/rollout/rolloutdocs": 10,
-	"test/": 11,
+	"packaging/": 10,
+	"test/":      11,
 
 	// What the command has beside the gate.
 	"internal/overlaydiff": 3, "internal/overlaylint": 3, "internal/live": 3, "internal/standing": 3,
