@@ -8,7 +8,7 @@ SHELL := /bin/sh
 TOOLS := bin/tools
 CONTROLPLANE := $(TOOLS)/etcd $(TOOLS)/kube-apiserver $(TOOLS)/kube-controller-manager $(TOOLS)/kubectl
 POLICYTOOLS := $(TOOLS)/opa $(TOOLS)/kustomize
-TESTTOOLS := $(TOOLS)/cosign $(TOOLS)/prometheus $(TOOLS)/actionlint
+TESTTOOLS := $(TOOLS)/cosign $(TOOLS)/prometheus $(TOOLS)/actionlint $(TOOLS)/helm $(TOOLS)/operator-verify
 DELIVERYTOOLS := $(TOOLS)/argocd $(TOOLS)/miniredis
 SOURCES := $(shell find operator policies kustomize/base/crds -name '*.go' -o -name '*.rego' -o -path '*crds/*.yaml') go.mod go.sum
 IMAGE ?= registry.example.com/sluice/manager:dev
@@ -83,6 +83,10 @@ $(TOOLS)/argocd: hack/tools/argocd/go.sum
 # In Redis's place where that is not installed: for Argo CD it is a cache and no more.
 $(TOOLS)/miniredis: hack/tools/argocd/go.sum hack/tools/argocd/miniredis/main.go
 	@hack/tools/build argocd ./miniredis $@ '10 s'
+$(TOOLS)/helm: hack/tools/helm/go.sum
+	@hack/tools/build helm helm.sh/helm/v4/cmd/helm $@ '1 min'
+$(TOOLS)/operator-verify: hack/tools/bundle/go.sum
+	@hack/tools/build bundle github.com/operator-framework/api/cmd/operator-verify $@ '30 s'
 $(TOOLS)/controller-gen: hack/tools/codegen/go.sum
 	@hack/tools/build codegen sigs.k8s.io/controller-tools/cmd/controller-gen $@ '30 s'
 $(TOOLS)/staticcheck: hack/tools/lint/go.sum
@@ -95,13 +99,15 @@ $(TOOLS)/actionlint: hack/tools/lint/go.sum
 ##@ Keep it right
 
 .PHONY: generate
-generate: $(TOOLS)/controller-gen ## Write everything that is generated: deepcopy, CRDs, RBAC, docs
+generate: $(TOOLS)/controller-gen $(TOOLS)/kustomize ## Write everything that is generated: deepcopy, CRDs, RBAC, docs, chart, bundle
 	$(TOOLS)/controller-gen object paths=./operator/api/...
 	$(TOOLS)/controller-gen crd:crdVersions=v1 output:crd:dir=kustomize/base/crds paths=./operator/api/...
 	$(TOOLS)/controller-gen rbac:roleName=sluice-manager output:rbac:dir=kustomize/base/rbac paths=./operator/internal/...
 	go run ./operator/internal/gate/policy/policydocs > docs/policies.md
 	go run ./operator/internal/rollout/rolloutdocs docs/rollout.md
 	go run ./operator/internal/argocd/argocdconfig > kustomize/argocd/config/argocd-cm.yaml
+	hack/chart/generate $(TOOLS)/kustomize charts/sluice/files
+	go run ./operator/packaging/bundle bundle
 
 .PHONY: verify
 verify: generate lint overlays crd-check ## Fail if anything generated, formatted, linted or built is off
@@ -118,8 +124,9 @@ lint: $(TOOLS)/staticcheck $(TOOLS)/deadcode $(TOOLS)/actionlint $(TOOLS)/opa ##
 	$(TOOLS)/actionlint
 
 .PHONY: overlays
-overlays: $(TOOLS)/kustomize ## Build every overlay with stock kustomize
+overlays: $(TOOLS)/kustomize bin/sluice ## Build every overlay with stock kustomize, and lint them
 	@for o in $(OVERLAYS); do $(TOOLS)/kustomize build kustomize/overlays/$$o > /dev/null && echo "kustomize/overlays/$$o builds" || exit 1; done
+	@bin/sluice lint overlays kustomize/overlays --expect=spec.storage.retain
 
 .PHONY: bench
 bench: tools ## Run the benchmarks, with allocations
@@ -159,6 +166,7 @@ deploy: install ## Install CRDs and operator into the cluster of the current con
 undeploy: $(TOOLS)/kubectl ## Remove the operator; CRDs and Workloads stay, so delete Workloads first
 	$(TOOLS)/kubectl delete --ignore-not-found -k kustomize/base/webhook
 	$(TOOLS)/kubectl delete --ignore-not-found -k kustomize/base/manager
+	$(TOOLS)/kubectl delete --ignore-not-found -k kustomize/base/rbac
 
 .PHONY: clean
 clean: ## Remove what was built, tools included

@@ -151,9 +151,7 @@ func (o *checkOptions) judge(ctx context.Context, s streams, paths []string, fro
 		return nil, nil, err
 	}
 	passed := in.narrow(s, scope)
-	for _, r := range judgeAll(ctx, gather.NewJudge(in.files, from, keys), s, in) {
-		out.judged = append(out.judged, remembering(report.Judged{File: r.subject.file, Verdicts: r.verdicts, Place: r.subject.places()}))
-	}
+	out.add(judgeAll(ctx, gather.NewJudge(in.files, from, keys), s, in))
 	if len(out.judged) == 0 && passed == 0 {
 		return nil, nil, usage("no Workload in %v, and nothing else that a Gate names: nothing was judged", paths)
 	}

@@ -34,8 +34,9 @@ func (p *promoting) judge(ctx context.Context) error {
 	r.admit(ctx, r.workloads)
 	p.onlyChanged(r.input)
 	loader := trust.New(trust.Options{})
-	results := judgeAll(ctx, gather.NewJudge(r.files, p.client, loader), p.s, r.input)
-	p.text.Judged = reported(results, nil)
+	var now checked
+	now.add(judgeAll(ctx, gather.NewJudge(r.files, newAsked(p.client), loader), p.s, r.input))
+	p.text.Judged = now.run()
 	if err := p.evidence(ctx, r.files, loader); err != nil {
 		return err
 	}

@@ -67,6 +67,7 @@ var layers = map[string]int{
 	"internal/argocd/argocdconfig":    10,
 	"internal/gate/policy/policydocs": 10,
 	"internal/rollout/rolloutdocs":    10,
+	"packaging/":                      10,
 	"test/":                           11,
 }
 
