@@ -115,7 +115,7 @@ func (f *facts) close(ctx context.Context, s streams, outcome error) error {
 	}
 	err := writeFile(f.flags.record, f.recording.Write)
 	if err == nil {
-		say(s.err, "sluice: ", fmt.Sprintf("%s has what registries hold for %d images", f.flags.record, f.recording.Images()))
+		say(s.err, "sluice: ", fmt.Sprintf("wrote %s; images in it: %d", f.flags.record, f.recording.Images()))
 		return outcome
 	}
 	err = fmt.Errorf("--record=%s: %w", f.flags.record, err)

@@ -46,7 +46,7 @@ func TestOffline_JudgesByWhatWasRecorded(t *testing.T) {
 		return d.run("", append([]string{"check", input, "--gate", "gate.yaml"}, more...)...)
 	}
 	recorded := d.run("", "verify", d.image("signed"), d.image("unsigned"), "--key", "key.pub", "--record", file)
-	if recorded.code != cli.ExitDenied || !strings.Contains(recorded.err, "has what registries hold for 2 images") {
+	if recorded.code != cli.ExitDenied || !strings.Contains(recorded.err, "images in it: 2") {
 		t.Fatalf("%+v", recorded)
 	}
 	online := map[string]output{}

@@ -112,7 +112,9 @@ func TestParity_TheThreeGatesGiveTheSameBytes(t *testing.T) {
 			}
 		})
 	}
+	rules := s.rulesBeforeTheyAreStored(t)
 	s.removeWebhook(t)
+	s.rulesOnceStored(t, rules)
 	for _, f := range files {
 		name := strings.TrimSuffix(f.Name(), ".yaml")
 		t.Run("the reconciler agrees on "+name, func(t *testing.T) {
@@ -184,6 +186,7 @@ func newSuite(t *testing.T, args ...string) *suite {
 	}
 	st, err := stage.Up(ctx, stage.Options{
 		Root: root, Overlay: "kustomize/overlays/dev", Manager: filepath.Join(root, "bin", "manager"), ManagerArgs: args, Log: testLog{t},
+		AuditUsers: []string{"lab-admin"}, // as whom the tests write: the log then has the verdicts over pods too
 	})
 	if err != nil {
 		t.Fatalf("start the lab (run `make build tools` first): %v", err)
@@ -400,8 +403,15 @@ func (s *suite) checkOffline(t *testing.T, name string, want []byte) {
 // audit log has from the webhook.
 func (s *suite) admit(t *testing.T, name string) []byte {
 	t.Helper()
-	err := s.client.Create(t.Context(), s.fixture(t, name), client.DryRunAll)
-	if blocked := want[name].Blocks(); (err != nil) != blocked {
+	return s.admission(t, s.fixture(t, name), want[name].Blocks())
+}
+
+// admission is admit for any object; its webhook is the one that answers with verdicts.
+func (s *suite) admission(t *testing.T, u *unstructured.Unstructured, blocked bool) []byte {
+	t.Helper()
+	name, namespace := u.GetName(), u.GetNamespace()
+	err := s.client.Create(t.Context(), u.DeepCopy(), client.DryRunAll)
+	if (err != nil) != blocked {
 		t.Fatalf("the API server answers %v; blocked should be %t", err, blocked)
 	}
 	log, err := os.ReadFile(s.stage.Cluster.AuditLog())
@@ -417,8 +427,13 @@ func (s *suite) admit(t *testing.T, name string) []byte {
 		if len(line) > 0 && json.Unmarshal(line, &event) != nil {
 			continue
 		}
-		if event.Verb == "create" && event.ObjectRef.Namespace == "parity" && event.ObjectRef.Name == name {
-			return []byte(event.Annotations["workloads.sluice.dev/verdicts"])
+		if event.Verb != "create" || event.ObjectRef.Namespace != namespace || event.ObjectRef.Name != name {
+			continue
+		}
+		for _, webhook := range []string{"workloads.sluice.dev", "objects.sluice.dev"} {
+			if verdicts, ok := event.Annotations[webhook+"/verdicts"]; ok {
+				return []byte(verdicts)
+			}
 		}
 	}
 	t.Fatalf("the audit log has no creation of %s", name)
@@ -437,7 +452,13 @@ func (s *suite) removeWebhook(t *testing.T) {
 // reconcile stores the fixture and returns what the operator says of it.
 func (s *suite) reconcile(t *testing.T, name string) v1beta1.GateStatus {
 	t.Helper()
-	u := s.fixture(t, name)
+	return s.reconciled(t, s.fixture(t, name))
+}
+
+// reconciled is reconcile for any Workload.
+func (s *suite) reconciled(t *testing.T, u *unstructured.Unstructured) v1beta1.GateStatus {
+	t.Helper()
+	name := u.GetName()
 	// The API server's own caches may still ask the webhook for a moment.
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		return s.client.Create(ctx, u.DeepCopy()) == nil, nil
