@@ -72,8 +72,12 @@ var kept = []string{
 	"GIT_CEILING_DIRECTORIES=", "GIT_DISCOVERY_ACROSS_FILESYSTEM=", "GIT_ALLOW_PROTOCOL=",
 }
 
-// environment for git, from the caller's. Only a push may talk to others.
-func environment(from []string, command string, more ...string) []string {
+// remote among the variables of a command lets it talk to others, by the protocols that
+// the caller allows.
+const remote = "SLUICE_GIT_REMOTE=1"
+
+// environment for git, from the caller's.
+func environment(from []string, more ...string) []string {
 	var out []string
 	for _, pair := range from {
 		if !strings.HasPrefix(pair, "GIT_") || slices.ContainsFunc(kept, func(k string) bool { return strings.HasPrefix(pair, k) }) {
@@ -81,7 +85,7 @@ func environment(from []string, command string, more ...string) []string {
 		}
 	}
 	// Git before 2.45 knows no GIT_NO_LAZY_FETCH, but heeds that no protocol is allowed.
-	if command != "push" {
+	if !slices.Contains(more, remote) {
 		more = append(more, "GIT_ALLOW_PROTOCOL=none")
 	}
 	out = append(out, "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
@@ -98,7 +102,7 @@ func (r *Repository) command(ctx context.Context, more []string, args ...string)
 		all = append(all, "--no-ext-diff", "--no-textconv")
 	}
 	c := exec.CommandContext(ctx, "git", append(all, args[1:]...)...)
-	c.Env = environment(os.Environ(), args[0], more...)
+	c.Env = environment(os.Environ(), more...)
 	// What git started may hold its output open when git is gone.
 	c.WaitDelay = limits.GitGone
 	return c
