@@ -19,7 +19,7 @@ func (r *Repository) Fetch(ctx context.Context, from, branch string) (string, er
 	}
 	// An empty refmap keeps remote-tracking branches as they are too.
 	args := []string{"fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--refmap=", "--", from, "refs/heads/" + branch}
-	if _, err := r.run(ctx, limits.GitPush, "limits.GitPush", nil, nil, args...); err != nil {
+	if _, err := r.run(ctx, limits.GitPush, "limits.GitPush", []string{remote}, nil, args...); err != nil {
 		return "", fmt.Errorf("fetch %s from %s: %w", branch, from, err)
 	}
 	return r.Line(ctx, "rev-parse", "--verify", "--end-of-options", "FETCH_HEAD^{commit}")

@@ -22,7 +22,7 @@ func (r *Repository) Push(ctx context.Context, to, branch string) error {
 	}
 	ref := "refs/heads/" + branch
 	args := []string{"push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", "--", to, ref + ":" + ref}
-	out, err := r.run(ctx, limits.GitPush, "limits.GitPush", nil, nil, args...)
+	out, err := r.run(ctx, limits.GitPush, "limits.GitPush", []string{remote}, nil, args...)
 	if err == nil {
 		return nil
 	}
