@@ -234,4 +234,6 @@ func (t Text) notes() string {
 }
 
 // line is a text on one line, whoever wrote it.
-func line(s string) string { return redact.Text(strings.Join(strings.Fields(s), " "), limits.MessageBytes) }
+func line(s string) string {
+	return redact.Text(strings.Join(strings.Fields(s), " "), limits.MessageBytes)
+}
