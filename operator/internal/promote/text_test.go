@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
@@ -41,7 +42,7 @@ func state(apiVersion string, change func(*v1beta1.WorkloadSpec)) promote.State 
 	w := &v1beta1.Workload{}
 	w.Namespace, w.Name = "shop", "web"
 	w.Spec = v1beta1.WorkloadSpec{
-		Replicas: new(int32(4)), Ports: []v1beta1.Port{{Name: "http", Port: 8080}},
+		Replicas: ptr.To[int32](4), Ports: []v1beta1.Port{{Name: "http", Port: 8080}},
 		Storage: &v1beta1.Storage{Size: "10Gi", ClassName: "fast", MountPath: "/data"},
 		Env:     []corev1.EnvVar{{Name: "MODE", Value: "a"}},
 	}
@@ -80,10 +81,10 @@ func TestNotes(t *testing.T) {
 		"storage that grows":             {nil, same, state(current, func(s *v1beta1.WorkloadSpec) { s.Storage.Size = "10240Mi" }), same, []string{"!grow", "!shrink"}},
 		"storage that goes":              {nil, same, state(current, func(s *v1beta1.WorkloadSpec) { s.Storage = nil }), same, []string{"is added or removed", "it passed with volumes, and has none here"}},
 		"storage that it passed without": {nil, same, same, state(current, func(s *v1beta1.WorkloadSpec) { s.Storage = nil }), []string{"it passed without volumes"}},
-		"half of the replicas":           {nil, same, state(current, func(s *v1beta1.WorkloadSpec) { s.Replicas = new(int32(2)) }), same, []string{"!replicas:"}},
-		"less than half":                 {nil, same, state(current, func(s *v1beta1.WorkloadSpec) { s.Replicas = new(int32(1)) }), same, []string{"replicas: from 4 to 1", "is away while it is replaced"}},
-		"many more":                      {nil, same, state(current, func(s *v1beta1.WorkloadSpec) { s.Replicas = new(int32(7)) }), same, []string{"replicas: from 4 to 7"}},
-		"none":                           {nil, same, state(current, func(s *v1beta1.WorkloadSpec) { s.Replicas = new(int32(0)) }), same, []string{"nothing runs any more", "is not tried"}},
+		"half of the replicas":           {nil, same, state(current, func(s *v1beta1.WorkloadSpec) { s.Replicas = ptr.To[int32](2) }), same, []string{"!replicas:"}},
+		"less than half":                 {nil, same, state(current, func(s *v1beta1.WorkloadSpec) { s.Replicas = ptr.To[int32](1) }), same, []string{"replicas: from 4 to 1", "is away while it is replaced"}},
+		"many more":                      {nil, same, state(current, func(s *v1beta1.WorkloadSpec) { s.Replicas = ptr.To[int32](7) }), same, []string{"replicas: from 4 to 7"}},
+		"none":                           {nil, same, state(current, func(s *v1beta1.WorkloadSpec) { s.Replicas = ptr.To[int32](0) }), same, []string{"nothing runs any more", "is not tried"}},
 		"one where it passed":            {nil, same, same, state(current, func(s *v1beta1.WorkloadSpec) { s.Replicas = nil }), []string{"it passed alone, and runs as 4 here"}},
 		"a port":                         {nil, same, state(current, func(s *v1beta1.WorkloadSpec) { s.Ports = nil }), same, []string{"no longer served: http (8080)", "it passed serving what is not served here: http (8080)"}},
 		"a Secret": {nil, same, state(current, func(s *v1beta1.WorkloadSpec) {
