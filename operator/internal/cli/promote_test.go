@@ -358,3 +358,33 @@ func TestPromote_OfTheSameTwiceAtOnceThereIsOneCommit(t *testing.T) {
 		t.Errorf("%d say that they made it", made)
 	}
 }
+
+func TestPromote_TakesAFleetOfOursToItsNextEnvironment(t *testing.T) {
+	d := newDesk(t)
+	d.run("", "init", "@fleet", "--name=fleet-a", "--registry="+d.registry.Host()+"/shop", "--image="+d.image("signed"), "--key", "@key.pub", "--no-argocd").must(t, 0)
+	next, err := testkit.PushImage(d.registry.Host()+"/shop/signed:2", "another build")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.key.SignBundle(d.registry.Host()+"/shop/signed", next); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(d.dir, "fleet", "overlays", "dev", "images", "kustomization.yaml")
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := string(raw)[strings.Index(string(raw), "sha256:"):][:len(next)]
+	d.write(t, "fleet/overlays/dev/images/kustomization.yaml", strings.NewReplacer(now, next, `newTag: "1"`, `newTag: "2"`).Replace(string(raw)))
+	d.dir = filepath.Join(d.dir, "fleet")
+	d.git(t, "init", "-q", "-b", "main")
+	d.git(t, "config", "user.name", "a")
+	d.git(t, "config", "user.email", "a@example.com")
+	d.git(t, "add", "-A")
+	d.git(t, "commit", "-q", "-m", "a")
+	d.run("", "promote", "--from=dev", "--to=ci", "--overlays", "@overlays", "--pull-request=false").must(t, 0, "overlays/ci/images/kustomization.yaml:", "committed")
+	d.git(t, "switch", "-q", "promote/ci")
+	d.run("", "check", "@overlays/ci").must(t, 0)
+	d.run("", "lint", "overlays", "@overlays", "--fail-on=warning").must(t, 0)
+	d.run("", "promote", "--from=dev", "--to=ci", "--overlays", "@overlays").must(t, 0, "nothing to do")
+}

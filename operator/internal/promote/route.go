@@ -5,7 +5,6 @@ package promote
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -75,6 +74,3 @@ func (c Chain) between(from, to string) []string {
 	}
 	return nil
 }
-
-// Environments are all that the chain knows of, sorted.
-func (c Chain) Environments() []string { return slices.Sorted(maps.Keys(c)) }

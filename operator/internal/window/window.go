@@ -104,19 +104,19 @@ func (w Windows) At(t time.Time) *Closed {
 	if closed == nil {
 		return nil
 	}
-	closed.Opens = w.opens(t, closed)
+	closed.Opens = w.opens(closed)
 	return closed
 }
 
-// opens is the first time from t on at which nothing is closed. Every step goes to where
+// opens is the first time at which nothing is closed, from where the first reason ends on. Every step goes to where
 // what closes now ends.
-func (w Windows) opens(t time.Time, first *Closed) time.Time {
+func (w Windows) opens(first *Closed) time.Time {
 	closed := first
 	for range limits.WindowSteps {
 		if closed.Opens.IsZero() {
 			return time.Time{}
 		}
-		t = closed.Opens
+		t := closed.Opens
 		if closed = w.closed(t); closed == nil {
 			if zone, err := time.LoadLocation(first.TimeZone); err == nil {
 				t = t.In(zone)

@@ -36,6 +36,16 @@ func TestCases_Promotion(t *testing.T) {
 	}
 }
 
+func TestCases_Promote(t *testing.T) {
+	for _, c := range promoteCases {
+		t.Run(fmt.Sprintf("%d %s", c.number, c.name), func(t *testing.T) {
+			if err := c.run(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestCases_Kustomize(t *testing.T) {
 	for _, c := range kustomizeCases {
 		t.Run(fmt.Sprintf("%d %s", c.number, c.name), func(t *testing.T) {

@@ -22,16 +22,16 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
-// kustomizeCase is a case about overlays, drift or health. run says what ours is, and
+// commandCase is a case about the command, drift or health. run says what ours is, and
 // what is wrong with it.
-type kustomizeCase struct {
+type commandCase struct {
 	number int
 	name   string
 	right  string
 	run    func(context.Context) error
 }
 
-var kustomizeCases = []kustomizeCase{
+var kustomizeCases = []commandCase{
 	{1, "an overlay with its own OpenAPI schema, before and beside another one's patch", "image and sidecar are kept", openAPIStays},
 	{2, "a base pinned by digest, and newTag alone in the overlay", "denied, at the overlay's line", unpinned},
 	{3, "images: against the image of a Workload", "reaches it by our component; an error without", imagesOfWorkloads},

@@ -38,15 +38,20 @@ func main() {
 			fmt.Printf("%s %2d  right: %-5s  ours: %-5s  WRONG %s: %v\n", group.name, c.number, c.right, verdict.Outcome, c.name, err)
 		}
 	}
-	for _, c := range kustomizeCases {
-		err := c.run(context.Background())
-		if err == nil {
-			passed++
-			fmt.Printf("kustomize %2d  right: %s  ok    %s\n", c.number, c.right, c.name)
-			continue
+	for _, group := range []struct {
+		name  string
+		cases []commandCase
+	}{{"promotion", promoteCases}, {"kustomize", kustomizeCases}} {
+		for _, c := range group.cases {
+			err := c.run(context.Background())
+			if err == nil {
+				passed++
+				fmt.Printf("%s %2d  right: %s  ok    %s\n", group.name, c.number, c.right, c.name)
+				continue
+			}
+			failed++
+			fmt.Printf("%s %2d  right: %s  WRONG %s: %v\n", group.name, c.number, c.right, c.name, err)
 		}
-		failed++
-		fmt.Printf("kustomize %2d  right: %s  WRONG %s: %v\n", c.number, c.right, c.name, err)
 	}
 	done, err := suites(context.Background())
 	if err != nil {
