@@ -153,7 +153,7 @@ func (e *environment) runs(ctx context.Context, r release) error {
 	case d.Status.ObservedGeneration != d.Generation || d.Status.AvailableReplicas != *d.Spec.Replicas || d.Status.UpdatedReplicas != *d.Spec.Replicas:
 		return fmt.Errorf("%s has %d of %d pods of %s", e.name, d.Status.AvailableReplicas, *d.Spec.Replicas, r)
 	case w.Status.Phase != v1beta1.PhaseReady || w.Status.ObservedGeneration != w.Generation:
-		return fmt.Errorf("Workload of %s is %s", e.name, w.Status.Phase)
+		return fmt.Errorf("the Workload of %s is %s", e.name, w.Status.Phase)
 	case !slices.ContainsFunc(w.Status.Images, func(i v1beta1.ImageStatus) bool { return i.Digest == r.digest && i.SignedBy == "release-key" }):
 		return fmt.Errorf("status.images of %s is %+v", e.name, w.Status.Images)
 	}

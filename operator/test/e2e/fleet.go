@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/attest"
 	"github.com/sluice-dev/sluice/operator/internal/evidence"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
@@ -33,8 +36,8 @@ func (w *world) buildSigned(tag string) (release, error) {
 	return r, w.release.SignBundle(w.registry+"/"+fleetName+"/web", r.digest)
 }
 
-// makeFleet writes the fleet's repository with sluice init, and has each Gate but dev's
-// demand evidence of the environment before.
+// makeFleet writes the fleet's repository with sluice init, and has each Gate
+// attest, and but for dev's demand evidence of the environment before.
 func (w *world) makeFleet(ctx context.Context) error {
 	public := filepath.Join(w.dir, "release.pub")
 	if err := os.WriteFile(public, []byte(w.release.PublicPEM), 0o600); err != nil {
@@ -46,30 +49,41 @@ func (w *world) makeFleet(ctx context.Context) error {
 	if _, err := w.must(out, err); err != nil {
 		return err
 	}
-	for i, e := range w.environments[1:] {
-		if err := w.demandEvidence(e, w.environments[i]); err != nil {
+	var before *environment
+	for _, e := range w.environments {
+		if err := w.demandEvidence(e, before); err != nil {
 			return err
 		}
+		before = e
 	}
 	return nil
 }
 
-// demandEvidence adds to an environment's Gate what of, the one before, has to have signed.
-func (w *world) demandEvidence(e, of *environment) error {
+// soak is how long a Workload has to do well before its image is attested. Here it is an
+// instant; what it means is tested beside the operator.
+const soak = "2s"
+
+// demandEvidence has an environment's Gate attest what does well in it, and demand what the
+// one before signed; the first has none before it.
+func (w *world) demandEvidence(e, before *environment) error {
 	name := "overlays/" + e.name + "/gate.yaml"
 	text, err := w.repository.read(name)
 	if err != nil {
 		return err
 	}
-	key := strings.ReplaceAll(strings.TrimSpace(of.key.PublicPEM), "\n", "\n            ")
-	return w.repository.write(name, fmt.Sprintf(`%s  requirePromotionFrom:
+	text += fmt.Sprintf("  attest:\n    soak: %s\n    key:\n      secret: {name: %s, namespace: %s, key: cosign.key}\n", soak, attestorSecret, stage.OperatorNamespace)
+	if before != nil {
+		key := strings.ReplaceAll(strings.TrimSpace(before.key.PublicPEM), "\n", "\n            ")
+		text += fmt.Sprintf(`  requirePromotionFrom:
     environment: %s
     authorities:
-      - name: %[2]s-attestor
+      - name: %[1]s-attestor
         key:
           inline: |
-            %[3]s
-`, text, of.name, key))
+            %[2]s
+`, before.name, key)
+	}
+	return w.repository.write(name, text)
 }
 
 // setImage is the overlay's own edit: which image runs in an environment.
@@ -89,7 +103,7 @@ func (w *world) promote(_ context.Context, _, to string, r release) error {
 	return w.setImage(to, r)
 }
 
-// attest signs that an image passed an environment, with that environment's key.
+// attest signs by hand that an image passed an environment, with that environment's key.
 func (w *world) attest(ctx context.Context, e *environment, r release) error {
 	verdict := filepath.Join(w.dir, "verdict-"+e.name+".json")
 	checked, err := w.must(w.sluice(ctx, "check", "overlays/"+e.name, "--format=json"))
@@ -100,6 +114,25 @@ func (w *world) attest(ctx context.Context, e *environment, r release) error {
 		return err
 	}
 	_, err = w.must(w.sluice(ctx, "attest", r.String(), "--environment="+e.name, "--key="+e.keyFile, "--verdict="+verdict))
+	return err
+}
+
+// attested waits until an environment's operator has signed that an image passed.
+func (w *world) attested(ctx context.Context, e *environment, r release) error {
+	err := eventually(ctx, "the operator of "+e.name+" attests "+r.tag, func(ctx context.Context) error {
+		workload := &v1beta1.Workload{}
+		if err := e.get(ctx, v1beta1.GroupVersion.String(), v1beta1.WorkloadKind, workload); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(workload.Status.Conditions, v1beta1.ConditionPromoted)
+		if c == nil || c.Status != metav1.ConditionTrue {
+			return fmt.Errorf("condition Promoted is %+v", c)
+		}
+		return e.runs(ctx, r)
+	})
+	if err == nil {
+		fmt.Printf("   the operator of %s signed for %s\n", e.name, r.tag)
+	}
 	return err
 }
 

@@ -41,13 +41,14 @@ func run(ctx context.Context, keep bool) (err error) {
 		return err
 	}
 	defer func() {
-		if err != nil {
+		interrupted := ctx.Err() != nil
+		if err != nil && !interrupted {
 			w.tellLogs()
 		}
 		if stopErr := w.stop(); err == nil {
 			err = stopErr
 		}
-		err = errors.Join(err, w.clean(err == nil))
+		err = errors.Join(err, w.clean(err == nil || interrupted))
 	}()
 	begin := time.Now()
 	var table []string

@@ -74,6 +74,7 @@ func (w *world) refused(ctx context.Context, title string, r release, why string
 	if err := w.delivered(ctx, prod, revision, w.second); err != nil {
 		return err
 	}
+	w.mark(revision, prod)
 	return prod.untouched(ctx, before)
 }
 
@@ -89,7 +90,7 @@ func (e *environment) untouched(ctx context.Context, before *appsv1.Deployment) 
 	case now.Status.AvailableReplicas != before.Status.AvailableReplicas:
 		return fmt.Errorf("%s has %d pods, and had %d", e.name, now.Status.AvailableReplicas, before.Status.AvailableReplicas)
 	case workload.Status.Phase != v1beta1.PhaseReady:
-		return fmt.Errorf("Workload of %s is %s", e.name, workload.Status.Phase)
+		return fmt.Errorf("the Workload of %s is %s", e.name, workload.Status.Phase)
 	}
 	return nil
 }

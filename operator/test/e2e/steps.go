@@ -51,7 +51,8 @@ func argoCD(ctx context.Context, w *world) error {
 	return ok("repository server, both controllers and API are ready; four clusters are registered, with the rights that a fleet needs")
 }
 
-// fleet begins with an image that ran before there were Gates: someone signs for that.
+// fleet begins with an image that ran everywhere before there were Gates: somebody signs
+// for that. What comes after is signed by the operators.
 func fleet(ctx context.Context, w *world) error {
 	if err := w.makeFleet(ctx); err != nil {
 		return err
@@ -113,7 +114,7 @@ func delivery(ctx context.Context, w *world) error {
 		if err := w.tooEarly(ctx, e, next); err != nil {
 			return err
 		}
-		if err := w.attest(ctx, e, w.second); err != nil {
+		if err := w.attested(ctx, e, w.second); err != nil {
 			return err
 		}
 		revision, err = w.merge(ctx, change{fmt.Sprintf("promote web 1.1.0 from %s to %s", e.name, next.name), func(ctx context.Context) error {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +23,9 @@ import (
 
 // fleetName is the fleet's name, and that of its namespace.
 const fleetName = "shop"
+
+// attestorSecret is the Secret with the key that an environment signs with, in its cluster.
+const attestorSecret = "attestor"
 
 // environment is a cluster of its own: so the fleet is the one that sluice init writes,
 // and the key that signs for an environment is in no other one.
@@ -129,6 +133,14 @@ func (w *world) startCluster(ctx context.Context, e *environment) error {
 	if e.client, err = client.New(e.stage.Cluster.Config(), client.Options{}); err != nil {
 		return fmt.Errorf("cluster %s: %w", e.name, err)
 	}
+	secret := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret",
+		"metadata":   map[string]any{"name": attestorSecret, "namespace": stage.OperatorNamespace},
+		"stringData": map[string]any{"cosign.key": e.key.PrivatePEM, "cosign.password": ""},
+	}}
+	if err := e.stage.Cluster.Apply(ctx, []*unstructured.Unstructured{secret}); err != nil {
+		return fmt.Errorf("cluster %s: %w", e.name, err)
+	}
 	fmt.Printf("   cluster %s runs Sluice after %.1f s\n", e.name, time.Since(began).Seconds())
 	return nil
 }
@@ -152,9 +164,9 @@ func (w *world) stop() error {
 	return errors.Join(failures...)
 }
 
-// clean removes the folder of the run, of which after a failure the logs stay.
-func (w *world) clean(passed bool) error {
-	if passed {
+// clean removes the folder of the run, which is kept for its logs after a failure.
+func (w *world) clean(all bool) error {
+	if all {
 		return os.RemoveAll(w.dir)
 	}
 	fmt.Fprintln(os.Stderr, "\nThe logs are in "+w.dir)
@@ -211,10 +223,13 @@ func eventually(ctx context.Context, what string, condition func(context.Context
 		last = condition(ctx)
 		return last == nil, nil
 	})
-	if err != nil {
-		return fmt.Errorf("waited %s for: %s: %w: %w", patience, what, err, last)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("interrupted while waiting for: %s", what)
 	}
-	return nil
+	return fmt.Errorf("waited %s for: %s: %w", patience, what, last)
 }
 
 func ok(format string, args ...any) error {

@@ -1,6 +1,6 @@
 -- Health of a Workload by the rules of kstatus. What is said here is about the object and
 -- not about its pods alone: a Workload whose update is denied is Degraded, though what ran
--- before runs on.
+-- before runs on. Of what is being deleted Argo CD speaks itself.
 local function condition(kind)
   for _, c in ipairs(obj.status.conditions) do
     if c.type == kind then
@@ -22,9 +22,6 @@ if obj.metadata.generation ~= nil and obj.status.observedGeneration ~= obj.metad
   return {status = "Progressing", message = "waiting for the operator to look at generation " .. tostring(obj.metadata.generation)}
 end
 if ready.observedGeneration ~= nil and ready.observedGeneration ~= obj.status.observedGeneration then
-  return {status = "Progressing", message = message}
-end
-if obj.metadata.deletionTimestamp ~= nil then
   return {status = "Progressing", message = message}
 end
 if obj.status.phase == "Paused" then
