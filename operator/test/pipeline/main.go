@@ -143,9 +143,9 @@ func (p *pipeline) must(ctx context.Context, stdin, name string, args ...string)
 	return out.stdout, nil
 }
 
-// targets runs make targets with the environment's variables in place of the Makefile's.
+// targets runs make targets whose variables are in the environment.
 func (p *pipeline) targets(ctx context.Context, targets ...string) error {
-	_, err := p.must(ctx, "", "make", append([]string{"--environment-overrides", "--no-print-directory"}, targets...)...)
+	_, err := p.must(ctx, "", "make", append([]string{"--no-print-directory"}, targets...)...)
 	return err
 }
 
