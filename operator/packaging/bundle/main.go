@@ -1,5 +1,6 @@
 // Command bundle writes the OLM bundle from the Kustomize base, so that the two cannot
-// differ: bundle DIR, run in the root of the repository.
+// differ: bundle DIR [IMAGE], run in the root of the repository. IMAGE is that of a
+// release, with tag and digest, in place of the base's.
 package main
 
 import (
@@ -18,11 +19,11 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: bundle DIR")
+	if len(os.Args) < 2 || len(os.Args) > 3 {
+		fmt.Fprintln(os.Stderr, "usage: bundle DIR [IMAGE]")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1]); err != nil {
+	if err := run(os.Args[1], strings.Join(os.Args[2:], "")); err != nil {
 		fmt.Fprintln(os.Stderr, "bundle: "+err.Error())
 		os.Exit(1)
 	}
@@ -37,7 +38,7 @@ type base map[string][]*unstructured.Unstructured
 // versions.
 var shipped = []string{"CustomResourceDefinition", "ClusterRole", "Service", "PodDisruptionBudget"}
 
-func run(dir string) error {
+func run(dir, image string) error {
 	b, err := read("kustomize/base")
 	if err != nil {
 		return err
@@ -46,7 +47,7 @@ func run(dir string) error {
 	if err != nil {
 		return err
 	}
-	csv, err := b.serviceVersion(examples)
+	csv, err := b.serviceVersion(examples, image)
 	if err != nil {
 		return err
 	}

@@ -41,16 +41,17 @@ func examples() ([]any, error) {
 
 // serviceVersion is the ClusterServiceVersion. Only all namespaces are supported: that is
 // what OLM wants of an operator whose CRDs convert, and Gates are the cluster's anyway.
-func (b base) serviceVersion(examples []any) (map[string]any, error) {
+func (b base) serviceVersion(examples []any, image string) (map[string]any, error) {
 	deployment, err := b.one("Deployment", manager)
 	if err != nil {
 		return nil, err
 	}
-	image, err := prepare(deployment)
+	image, err = prepare(deployment, image)
 	if err != nil {
 		return nil, err
 	}
-	version := image[strings.LastIndex(image, ":")+1:]
+	tagged, _, _ := strings.Cut(image, "@")
+	version := tagged[strings.LastIndex(tagged, ":")+1:]
 	shown, err := json.MarshalIndent(examples, "", "  ")
 	if err != nil {
 		return nil, err
@@ -83,8 +84,9 @@ func (b base) serviceVersion(examples []any) (map[string]any, error) {
 	}, nil
 }
 
-// prepare has the Deployment serve with OLM's certificate, and returns its image.
-func prepare(deployment *unstructured.Unstructured) (string, error) {
+// prepare has the Deployment serve with OLM's certificate and run the image, where that is
+// not empty, and returns the image that it runs.
+func prepare(deployment *unstructured.Unstructured, image string) (string, error) {
 	containers, _, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
 	if err != nil || len(containers) != 1 {
 		return "", fmt.Errorf("deployment %s: want one container, got %d (%w)", manager, len(containers), err)
@@ -95,7 +97,10 @@ func prepare(deployment *unstructured.Unstructured) (string, error) {
 		return "", fmt.Errorf("deployment %s: %w", manager, err)
 	}
 	container["args"] = append(args, "--webhook-certificate-dir="+certificates)
-	image, _, _ := unstructured.NestedString(container, "image")
+	if image == "" {
+		image, _, _ = unstructured.NestedString(container, "image")
+	}
+	container["image"] = image
 	if !strings.Contains(image, ":") {
 		return "", fmt.Errorf("deployment %s: the image %q has no tag to tell the version by", manager, image)
 	}
