@@ -8,7 +8,8 @@ SHELL := /bin/sh
 TOOLS := bin/tools
 CONTROLPLANE := $(TOOLS)/etcd $(TOOLS)/kube-apiserver $(TOOLS)/kube-controller-manager $(TOOLS)/kubectl
 POLICYTOOLS := $(TOOLS)/opa $(TOOLS)/kustomize
-TESTTOOLS := $(TOOLS)/cosign $(TOOLS)/prometheus $(TOOLS)/actionlint
+TESTTOOLS := $(TOOLS)/cosign $(TOOLS)/prometheus $(TOOLS)/actionlint $(TOOLS)/helm $(TOOLS)/operator-verify
+DELIVERYTOOLS := $(TOOLS)/argocd $(TOOLS)/miniredis
 SOURCES := $(shell find operator policies kustomize/base/crds -name '*.go' -o -name '*.rego' -o -path '*crds/*.yaml') go.mod go.sum
 IMAGE ?= registry.example.com/sluice/manager:dev
 OVERLAYS := dev ci e2e prod
@@ -31,8 +32,12 @@ test: tools $(TESTTOOLS) build ## Run every test: Go, Rego, overlays, against a 
 	go test -timeout 20m ./...
 	$(TOOLS)/opa test policies/
 
+.PHONY: e2e
+e2e: build tools $(DELIVERYTOOLS) bin/e2e ## Deliver an image from dev to prod with a real Argo CD; KEEP=1 leaves it running
+	@bin/e2e $(if $(KEEP),--keep)
+
 .PHONY: cases
-cases: ## Run the known cases, each with its right answer and ours
+cases: tools ## Run the known cases, each with its right answer and ours
 	@go run ./operator/test/cases
 
 ##@ Build
@@ -44,7 +49,7 @@ bin/sluice bin/manager: bin/%: $(SOURCES)
 	@echo "building $@ (with empty caches about 3 min on 2 cores) ..."
 	@start=$$(date +%s); go build -trimpath -ldflags "-s -w" -o $@ ./operator/cmd/$* && echo "built $@ in $$(($$(date +%s) - start)) s"
 
-bin/demo bin/benchreconcile: bin/%: $(SOURCES)
+bin/demo bin/e2e bin/benchreconcile: bin/%: $(SOURCES)
 	@go build -trimpath -ldflags "-s -w" -o $@ ./operator/test/$*
 
 .PHONY: image
@@ -73,6 +78,15 @@ $(TOOLS)/cosign: hack/tools/cosign/go.sum
 # Without the service discoveries: clouds' client libraries are most of the program.
 $(TOOLS)/prometheus: hack/tools/prometheus/go.sum
 	@hack/tools/build prometheus github.com/prometheus/prometheus/cmd/prometheus $@ '2 min' remove_all_sd
+$(TOOLS)/argocd: hack/tools/argocd/go.sum
+	@hack/tools/build argocd github.com/argoproj/argo-cd/v3/cmd $@ '5 min'
+# In Redis's place where that is not installed: for Argo CD it is a cache and no more.
+$(TOOLS)/miniredis: hack/tools/argocd/go.sum hack/tools/argocd/miniredis/main.go
+	@hack/tools/build argocd ./miniredis $@ '10 s'
+$(TOOLS)/helm: hack/tools/helm/go.sum
+	@hack/tools/build helm helm.sh/helm/v4/cmd/helm $@ '1 min'
+$(TOOLS)/operator-verify: hack/tools/bundle/go.sum
+	@hack/tools/build bundle github.com/operator-framework/api/cmd/operator-verify $@ '30 s'
 $(TOOLS)/controller-gen: hack/tools/codegen/go.sum
 	@hack/tools/build codegen sigs.k8s.io/controller-tools/cmd/controller-gen $@ '30 s'
 $(TOOLS)/staticcheck: hack/tools/lint/go.sum
@@ -85,12 +99,15 @@ $(TOOLS)/actionlint: hack/tools/lint/go.sum
 ##@ Keep it right
 
 .PHONY: generate
-generate: $(TOOLS)/controller-gen ## Write everything that is generated: deepcopy, CRDs, RBAC, docs
+generate: $(TOOLS)/controller-gen $(TOOLS)/kustomize ## Write everything that is generated: deepcopy, CRDs, RBAC, docs, chart, bundle
 	$(TOOLS)/controller-gen object paths=./operator/api/...
 	$(TOOLS)/controller-gen crd:crdVersions=v1 output:crd:dir=kustomize/base/crds paths=./operator/api/...
 	$(TOOLS)/controller-gen rbac:roleName=sluice-manager output:rbac:dir=kustomize/base/rbac paths=./operator/internal/...
 	go run ./operator/internal/gate/policy/policydocs > docs/policies.md
 	go run ./operator/internal/rollout/rolloutdocs docs/rollout.md
+	go run ./operator/internal/argocd/argocdconfig > kustomize/argocd/config/argocd-cm.yaml
+	hack/chart/generate $(TOOLS)/kustomize charts/sluice/files
+	go run ./operator/packaging/bundle bundle
 
 .PHONY: verify
 verify: generate lint overlays crd-check ## Fail if anything generated, formatted, linted or built is off
@@ -107,8 +124,9 @@ lint: $(TOOLS)/staticcheck $(TOOLS)/deadcode $(TOOLS)/actionlint $(TOOLS)/opa ##
 	$(TOOLS)/actionlint
 
 .PHONY: overlays
-overlays: $(TOOLS)/kustomize ## Build every overlay with stock kustomize
+overlays: $(TOOLS)/kustomize bin/sluice ## Build every overlay with stock kustomize, and lint them
 	@for o in $(OVERLAYS); do $(TOOLS)/kustomize build kustomize/overlays/$$o > /dev/null && echo "kustomize/overlays/$$o builds" || exit 1; done
+	@bin/sluice lint overlays kustomize/overlays --expect=spec.storage.retain
 
 .PHONY: bench
 bench: tools ## Run the benchmarks, with allocations
@@ -148,6 +166,7 @@ deploy: install ## Install CRDs and operator into the cluster of the current con
 undeploy: $(TOOLS)/kubectl ## Remove the operator; CRDs and Workloads stay, so delete Workloads first
 	$(TOOLS)/kubectl delete --ignore-not-found -k kustomize/base/webhook
 	$(TOOLS)/kubectl delete --ignore-not-found -k kustomize/base/manager
+	$(TOOLS)/kubectl delete --ignore-not-found -k kustomize/base/rbac
 
 .PHONY: clean
 clean: ## Remove what was built, tools included

@@ -231,16 +231,14 @@ type ImageRule struct {
 	// +listType=atomic
 	// +optional
 	Authorities []Authority `json:"authorities,omitempty"`
-	// Require any or all of the authorities, a count of them, or none: allowed without
-	// any call to the registry.
+	// Require any of the authorities, which is the default, or all, a count of them, or none:
+	// allowed without any call to the registry.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self in ['any', 'all', 'none']",message="require is any, all, none or a count of at least 1"
-	// +kubebuilder:default=any
 	// +optional
 	Require *intstr.IntOrString `json:"require,omitempty"`
-	// SignedBy says what of an image index has to be signed.
-	// +kubebuilder:default=index
+	// SignedBy says what of an image index has to be signed; by default the index.
 	// +optional
 	SignedBy SignedBy `json:"signedBy,omitempty"`
 	// Attestations that are demanded besides the signatures, or alone where require is none.

@@ -99,8 +99,7 @@ type PromotionWindow struct {
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(\.[0-9]{1,3})?(ms|s|m|h)){1,3}$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8760h')",message="duration is from 1m to 8760h"
 	Duration metav1.Duration `json:"duration"`
-	// TimeZone of the schedule, as in the IANA database, such as Europe/Berlin.
-	// +kubebuilder:default=UTC
+	// TimeZone of the schedule, as in the IANA database, such as Europe/Berlin; by default UTC.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +optional

@@ -77,6 +77,9 @@ const (
 	ConditionDependenciesReady = "DependenciesReady"
 	ConditionAvailable         = "Available"
 	ConditionDrifted           = "Drifted"
+	// ConditionPromoted: every Gate that attests has attested the images that run. It is not
+	// there where no Gate does.
+	ConditionPromoted = "Promoted"
 )
 
 // Port is one port of the container, published under the same number by the Service.

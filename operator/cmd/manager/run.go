@@ -37,6 +37,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/metrics"
+	"github.com/sluice-dev/sluice/operator/internal/notary"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/schema"
 	"github.com/sluice-dev/sluice/operator/internal/trust"
@@ -100,9 +101,10 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 	}
 	crmetrics.Registry.MustRegister(registryClient.Collectors()...)
 	counted := metrics.New(crmetrics.Registry)
+	loader := trust.New(trust.Options{})
 	judge := gather.NewJudge(&gather.Cluster{
 		Cache: m.GetClient(), References: references, Live: m.GetAPIReader(), OperatorNamespace: c.namespace,
-	}, registryClient, trust.New(trust.Options{}))
+	}, registryClient, loader)
 	crmetrics.Registry.MustRegister(judge.Collectors()...)
 
 	schemas, err := schema.Load(crds.Files)
@@ -132,6 +134,7 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 	}
 	r := &workload.Reconciler{
 		Client: m.GetClient(), Live: m.GetAPIReader(), Names: names, Judge: judge,
+		Notary: notary.New(notary.Options{Registry: registryClient, Keys: loader, Now: time.Now, Count: counted.Attested}),
 		Events: m.GetEventRecorder("sluice"), Metrics: counted,
 		Observe: func(gate.Verdict) {}, Analysis: c.analysis, Now: time.Now, Shard: c.shard, ProgressPause: limits.ProgressPause,
 	}

@@ -22,11 +22,14 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/render"
 )
 
+// The rights of admission, apart from those of the reads that it shares with the
+// reconciler. controller-gen passes over markers in the comment of a function.
+//
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get
+
 // impossible says why the children that exist cannot follow an update of their Workload,
 // one sentence each; none when they can. It is not part of the verdict: a pull request
 // knows no cluster, and the gate allows the same spec for a new Workload.
-//
-// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get
 func (h *Workloads) impossible(ctx context.Context, old, w *v1beta1.Workload, children []map[string]any) ([]string, error) {
 	if equality.Semantic.DeepEqual(old.Spec, w.Spec) {
 		return nil, nil

@@ -45,9 +45,9 @@ func (h *Gates) references(g *v1beta1.Gate) field.ErrorList {
 			check(field.NewPath("spec", "policies").Index(i).Child("configMap"), p.ConfigMap.Namespace)
 		}
 	}
-	for i, rule := range g.Spec.Images {
-		for j, a := range rule.Authorities {
-			at := field.NewPath("spec", "images").Index(i).Child("authorities").Index(j)
+	authorities := func(at *field.Path, all []v1beta1.Authority) {
+		for i, a := range all {
+			at := at.Child("authorities").Index(i)
 			if a.Key != nil && a.Key.Secret != nil {
 				check(at.Child("key", "secret"), a.Key.Secret.Namespace)
 			}
@@ -60,6 +60,22 @@ func (h *Gates) references(g *v1beta1.Gate) field.ErrorList {
 				check(at.Child("keyless", "trustedRoot", "configMap"), r.ConfigMap.Namespace)
 			}
 		}
+	}
+	for i, rule := range g.Spec.Images {
+		authorities(field.NewPath("spec", "images").Index(i), rule.Authorities)
+	}
+	if p := g.Spec.RequirePromotionFrom; p != nil {
+		authorities(field.NewPath("spec", "requirePromotionFrom"), p.Authorities)
+	}
+	if a := g.Spec.Attest; a != nil {
+		at := field.NewPath("spec", "attest")
+		if a.Key.Secret != nil {
+			check(at.Child("key", "secret"), a.Key.Secret.Namespace)
+		}
+		if a.RegistrySecret != nil {
+			check(at.Child("registrySecret"), a.RegistrySecret.Namespace)
+		}
+		authorities(at, a.Authorities)
 	}
 	return errs
 }

@@ -24,10 +24,14 @@ const statementMediaType = "application/vnd.in-toto+json"
 
 // Signer signs with one key.
 type Signer struct {
-	key     signature.SignerVerifier
+	key     signature.Signer
 	details signature.AlgorithmDetails
+	half    crypto.PublicKey
 	public  string
 }
+
+// PublicKeyPEM is the public half of the key, as authorities name it.
+func (s *Signer) PublicKeyPEM() string { return s.public }
 
 // NewSigner reads a private key in PEM: as cosign stores it, encrypted with a password, or
 // as PKCS #8 without one. Errors never show any of it.
@@ -44,25 +48,45 @@ func NewSigner(text, password []byte) (*Signer, error) {
 	}
 	private, err := cryptoutils.UnmarshalPEMToPrivateKey(text, func(bool) ([]byte, error) { return append([]byte{}, password...), nil })
 	if err != nil {
-		return nil, errors.New("it cannot be read: it is no private key that cosign makes, or COSIGN_PASSWORD is not its password")
+		return nil, errors.New("it cannot be read: it is no private key that cosign makes, or its password is another")
 	}
 	holder, ok := private.(crypto.Signer)
 	if !ok {
 		return nil, fmt.Errorf("keys of type %T do not sign", private)
 	}
-	s := &Signer{}
-	if s.details, err = signature.GetDefaultAlgorithmDetails(holder.Public()); err != nil {
-		return nil, fmt.Errorf("it cannot be used: %w", err)
+	s, err := of(holder.Public())
+	if err != nil {
+		return nil, err
 	}
 	if s.key, err = signature.LoadSignerVerifierFromAlgorithmDetails(private, s.details); err != nil {
 		return nil, fmt.Errorf("it cannot be used: %w", err)
 	}
-	public, err := cryptoutils.MarshalPublicKeyToPEM(holder.Public())
+	return s, nil
+}
+
+// NewRemoteSigner signs with a key that is elsewhere and stays there. load is asked for it
+// with the hash that keys of its kind are verified with; 0 where that is none.
+func NewRemoteSigner(public crypto.PublicKey, load func(crypto.Hash) (signature.Signer, error)) (*Signer, error) {
+	s, err := of(public)
+	if err != nil {
+		return nil, err
+	}
+	if s.key, err = load(s.details.GetHashType()); err != nil {
+		return nil, fmt.Errorf("it cannot be used: %w", err)
+	}
+	return s, nil
+}
+
+func of(public crypto.PublicKey) (*Signer, error) {
+	details, err := signature.GetDefaultAlgorithmDetails(public)
 	if err != nil {
 		return nil, fmt.Errorf("it cannot be used: %w", err)
 	}
-	s.public = string(public)
-	return s, nil
+	pem, err := cryptoutils.MarshalPublicKeyToPEM(public)
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be used: %w", err)
+	}
+	return &Signer{details: details, half: public, public: string(pem)}, nil
 }
 
 // Bundle is a sigstore bundle (v0.3, JSON) around an in-toto statement, without a time or
@@ -106,13 +130,7 @@ func (k keypair) GetKeyAlgorithm() string {
 	}
 }
 
-func (k keypair) GetPublicKey() crypto.PublicKey {
-	public, err := k.key.PublicKey()
-	if err != nil {
-		return nil
-	}
-	return public
-}
+func (k keypair) GetPublicKey() crypto.PublicKey { return k.half }
 
 func (k keypair) GetPublicKeyPem() (string, error) { return k.public, nil }
 

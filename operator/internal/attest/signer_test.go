@@ -50,7 +50,7 @@ func TestNewSigner_SaysWhatIsWrongAndShowsNothing(t *testing.T) {
 	for name, c := range map[string]struct{ text, password, says string }{
 		"no PEM":         {"hunter2", "", "no key in PEM"},
 		"a public key":   {key.PublicPEM, "", "public key"},
-		"wrong password": {key.PrivatePEM, "hunter2", "COSIGN_PASSWORD"},
+		"wrong password": {key.PrivatePEM, "hunter2", "its password is another"},
 		"too large":      {strings.Repeat("hunter2", 10_000), "", "limits.PrivateKeyBytes"},
 		"not a key":      {"-----BEGIN PRIVATE KEY-----\naHVudGVyMg==\n-----END PRIVATE KEY-----\n", "", "cannot be read"},
 	} {

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
-	"github.com/sluice-dev/sluice/operator/internal/registry"
+	"github.com/sluice-dev/sluice/operator/internal/notary"
 )
 
 type attestOptions struct {
@@ -78,21 +78,14 @@ func (o *attestOptions) run(ctx context.Context, s streams, image string) error 
 	if err != nil {
 		return err
 	}
-	if summary.Subjects, err = withChildren(ctx, client, ref.Repository, digest); err != nil {
-		return err
+	if summary.Subjects, err = notary.Subjects(ctx, client, ref.Repository, digest, nil); err != nil {
+		return &exit{code: ExitUndecided, err: err}
 	}
-	statement, err := summary.Statement()
-	if err != nil {
+	if _, err := summary.Statement(); err != nil {
 		return usage("%w", err)
 	}
-	bundle, err := signer.Bundle(statement)
-	if err != nil {
-		return usage("%w", err)
-	}
-	for i, subject := range summary.Subjects {
-		if err := client.Attach(ctx, ref.Repository, subject, bundle, evidence.PredicateType, nil); err != nil {
-			return &exit{code: ExitUndecided, err: fmt.Errorf("%d of %d images have the evidence, and it is safe to try again: %w", i, len(summary.Subjects), err)}
-		}
+	if _, err := notary.Store(ctx, client, signer, ref.Repository, summary, summary.Subjects, nil); err != nil {
+		return &exit{code: ExitUndecided, err: fmt.Errorf("it is safe to try again: %w", err)}
 	}
 	say(s.out, "", fmt.Sprintf("%s@%s: %s in environment %s at %s, told of %d images", ref.Repository, digest, summary.Result, o.environment,
 		summary.Time.UTC().Format(time.RFC3339), len(summary.Subjects)))
@@ -109,17 +102,15 @@ func (o *attestOptions) signer() (*attest.Signer, error) {
 	}
 	signer, err := attest.NewSigner(text, []byte(os.Getenv("COSIGN_PASSWORD")))
 	if err != nil {
-		return nil, usage("--key=%s: %w", o.key, err)
+		return nil, usage("--key=%s: %w; its password is taken from COSIGN_PASSWORD", o.key, err)
 	}
 	return signer, nil
 }
 
 // summary of what is known before the registry is asked what the image consists of.
 func (o *attestOptions) summary(repository, digest string) (evidence.Summary, error) {
-	out := evidence.Summary{
-		Verifier: evidence.Verifier(o.environment), Time: time.Now(), Resource: "oci://" + repository + "@" + digest, Result: evidence.Passed, Levels: o.levels,
-		Policy: evidence.Resource{URI: "https://sluice.dev/environments/" + o.environment + "/policy", Digest: o.policyDigest},
-	}
+	out := notary.Matter{Environment: o.environment, PolicyDigest: o.policyDigest, Repository: repository, Digest: digest}.Summary(time.Now())
+	out.Levels = o.levels
 	if o.failed {
 		out.Result = evidence.Failed
 	}
@@ -159,9 +150,7 @@ func (o *attestOptions) take(out *evidence.Summary, digest string) error {
 		if v.Outcome.Blocks() {
 			out.Result = evidence.Failed
 		}
-		for _, e := range v.Exemptions {
-			out.Exemptions = append(out.Exemptions, evidence.Exemption{Name: e.Name, Reason: e.Reason, Expires: e.Expires, Policy: e.Policy, Message: e.Message})
-		}
+		out.Exemptions = append(out.Exemptions, notary.Exemptions(v)...)
 	}
 	if !found {
 		return usage("--verdict=%s: no verdict in it is about %s: check what runs there, by the same digest", o.verdict, digest)
@@ -176,20 +165,6 @@ func speaksOf(v gate.Verdict, digest string) bool {
 		}
 	}
 	return false
-}
-
-// withChildren is the image, and where it is an index those in it: a pod may name one of
-// them, and nothing in the registry leads from it to the index.
-func withChildren(ctx context.Context, client *registry.Client, repository, digest string) ([]string, error) {
-	held, err := client.Evidence(ctx, repository, digest, gate.Want{Children: true}, nil, nil)
-	if err != nil {
-		return nil, &exit{code: ExitUndecided, err: err}
-	}
-	subjects := []string{digest}
-	for _, c := range held.Children {
-		subjects = append(subjects, c.Digest)
-	}
-	return subjects, nil
 }
 
 // readBounded reads a file of at most limit bytes.

@@ -5,19 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
+	"github.com/sluice-dev/sluice/operator/internal/repo"
 )
 
 // changes is what a Git work tree has that a base had not, committed or not.
 type changes struct {
+	tree *repo.Repository
 	// top is the work tree's root.
 	top string
 	// files that were added, changed or deleted, by their path below top.
@@ -32,21 +32,21 @@ func changesSince(ctx context.Context, folder, base string) (*changes, error) {
 	if base == "" || strings.HasPrefix(base, "-") {
 		return nil, usage("--changed=%s: a branch, tag or commit has to be named", base)
 	}
-	top, err := git(ctx, folder, "rev-parse", "--show-toplevel")
+	tree, err := repo.Open(ctx, folder)
 	if err != nil {
-		return nil, err
+		return nil, noGit(folder, err)
 	}
-	c := &changes{top: strings.TrimRight(string(top), "\n"), files: map[string]bool{}}
-	diff := []string{"diff", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", "-z"}
+	c := &changes{tree: tree, top: tree.Top(), files: map[string]bool{}}
+	diff := []string{"diff", "--name-only", "--no-renames", "-z"}
 	ways := [][]string{
 		append(diff, "--end-of-options", base+"...HEAD", "--"),
 		append(diff, "HEAD", "--"),
 		{"ls-files", "--others", "--exclude-standard", "-z"},
 	}
 	for _, args := range ways {
-		out, err := git(ctx, c.top, args...)
+		out, err := tree.Run(ctx, nil, args...)
 		if err != nil {
-			return nil, err
+			return nil, noGit(c.top, err)
 		}
 		for _, file := range strings.Split(string(out), "\x00") {
 			if file == "" || c.files[file] {
@@ -89,12 +89,12 @@ func (c *changes) ignored(ctx context.Context, files []string) error {
 		}
 		list.WriteString(below + "\x00")
 	}
-	out, err := gitWith(ctx, &list, c.top, "check-ignore", "-z", "--stdin")
-	if code := new(exec.ExitError); errors.As(err, &code) && code.ExitCode() == 1 {
+	out, err := c.tree.Run(ctx, &list, "check-ignore", "-z", "--stdin")
+	if repo.None(err) {
 		return nil // none of them
 	}
 	if err != nil {
-		return err
+		return noGit(c.top, err)
 	}
 	for _, file := range strings.Split(string(out), "\x00") {
 		if file != "" {
@@ -104,41 +104,12 @@ func (c *changes) ignored(ctx context.Context, files []string) error {
 	return nil
 }
 
-// git runs one command of git, with a bound on its time and its output.
-func git(ctx context.Context, folder string, args ...string) ([]byte, error) {
-	return gitWith(ctx, nil, folder, args...)
-}
-
-func gitWith(ctx context.Context, in io.Reader, folder string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, limits.GitCall)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", folder, "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "--no-pager"}, args...)...)
-	cmd.Env = append(os.Environ(), "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
-	var out, errOut bounded
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &out, &errOut
-	err := cmd.Run()
-	switch {
-	case out.over:
-		return nil, usage("--changed: git lists more than %d bytes of file names (limits.GitOutputBytes)", limits.GitOutputBytes)
-	case err != nil:
-		said := strings.TrimSpace(errOut.String())
-		return nil, usage("--changed: git %s in %s: %w: %s; in CI fetch the base too (fetch-depth: 0)", args[0], folder, err, said)
+// noGit says why git could not tell what was changed.
+func noGit(folder string, err error) error {
+	if errors.Is(err, repo.ErrTooLong) {
+		return usage("--changed: %w: file names", err)
 	}
-	return out.Bytes(), nil
-}
-
-// bounded is a buffer that keeps limits.GitOutputBytes.
-type bounded struct {
-	bytes.Buffer
-	over bool
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > limits.GitOutputBytes {
-		b.over = true
-		return 0, errors.New("too much output")
-	}
-	return b.Buffer.Write(p)
+	return usage("--changed: in %s: %w; in CI fetch the base too (fetch-depth: 0)", folder, err)
 }
 
 // has says whether a file was touched: by its own name, by a link on the way to it, or

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/spf13/cobra"
@@ -62,6 +64,9 @@ type checkOptions struct {
 	format string
 	// changed is the base of a Git range; only what it touches is judged.
 	changed string
+	// cacheDir is the folder where results are kept; "" for that of the user.
+	cacheDir string
+	noCache  bool
 }
 
 func checkCommand(s streams) *cobra.Command {
@@ -96,6 +101,8 @@ command or of verify, is verified anew. What is not in that file cannot be decid
 	c.Flags().StringVar(&o.root, "root", "", "folder that bases and symlinks may not leave (default: the Git work tree)")
 	c.Flags().StringVar(&o.format, "format", formatText, formatNames())
 	c.Flags().StringVar(&o.changed, "changed", "", "judge only what differs from this Git branch, tag or commit, or all if rules differ")
+	c.Flags().StringVar(&o.cacheDir, "cache-dir", "", "folder where results are kept that nothing has changed for (default: sluice in the user's cache folder)")
+	c.Flags().BoolVar(&o.noCache, "no-cache", false, "judge again whatever was kept, and keep nothing")
 	o.registryFlags.register(c)
 	o.recordFlags.register(c)
 	return c
@@ -112,44 +119,72 @@ func (o *checkOptions) run(ctx context.Context, s streams, facts *facts, paths [
 	if !ok {
 		return usage("--format=%s: there are %s", o.format, formatNames())
 	}
+	k := o.keeper(s, paths)
+	defer k.close()
+	if was := k.find(ctx, facts.client); was != nil {
+		fmt.Fprint(s.err, was.told)
+		say(s.err, "sluice: ", fmt.Sprintf("nothing has changed: the verdicts over %d objects are those that were kept; --no-cache judges them again", len(was.judged)))
+		return was.finish(s, write)
+	}
+	from, keys := newAsked(facts.client), &fetching{Keys: facts.keys}
+	in, now, err := o.judge(ctx, s, paths, from, keys)
+	if err != nil {
+		return err
+	}
+	outcome := now.finish(s, write)
+	k.keep(in, now, from, keys)
+	return outcome
+}
+
+// judge reads everything and judges it.
+func (o *checkOptions) judge(ctx context.Context, s streams, paths []string, from gather.Registry, keys gather.Keys) (*input, *checked, error) {
 	var scope *scope
 	if o.changed != "" {
 		scope = newScope(o.changed)
 	}
 	in, err := readInput(ctx, s, o.root, paths, o.gates, scope)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	faults, err := disorder(in.workloads)
-	if err != nil {
-		return err
+	out := &checked{}
+	if out.refused, err = disorder(in.workloads); err != nil {
+		return nil, nil, err
 	}
 	passed := in.narrow(s, scope)
-	results := judgeAll(ctx, gather.NewJudge(in.files, facts.client, facts.keys), s, in)
-	if len(results) == 0 && passed == 0 {
-		return usage("no Workload in %v, and nothing else that a Gate names: nothing was judged", paths)
+	out.add(judgeAll(ctx, gather.NewJudge(in.files, from, keys), s, in))
+	if len(out.judged) == 0 && passed == 0 {
+		return nil, nil, usage("no Workload in %v, and nothing else that a Gate names: nothing was judged", paths)
 	}
-	wrong := in.wrong(scope)
-	if err := write(s, reported(results, append(faults, wrong...))); err != nil {
+	out.wrong, out.told = in.wrong(scope), in.notes.String()
+	return in, out, nil
+}
+
+// finish writes the result; its error is the outcome.
+func (c *checked) finish(s streams, write func(streams, report.Run) error) error {
+	if err := write(s, c.run()); err != nil {
 		return usage("write the result: %w", err)
 	}
-	return outcome(results, faults, wrong)
+	return c.outcome()
 }
 
 // outcome of all. What the cluster would refuse too, whatever its verdict, is a denial; an
 // overlay that does not do what it says is wrong input.
-func outcome(results []result, refusals, wrong []report.Fault) error {
+func (c *checked) outcome() error {
+	var all []gate.Verdict
+	for _, j := range c.judged {
+		all = append(all, j.Verdicts...)
+	}
 	var err error
-	if len(results) > 0 { // with --changed there may be none
-		err = exitOf(results)
+	if len(all) > 0 { // with --changed there may be none
+		err = exitOf(all)
 	}
 	switch code := codeOf(err); {
-	case len(refusals) > 0:
-		return faulty(ExitDenied, "refused for spec.dependsOn", append(refusals, wrong...))
-	case len(wrong) > 0 && code == ExitDenied:
-		return faulty(ExitDenied, "the overlay does not do what it says, besides", wrong)
-	case len(wrong) > 0:
-		return faulty(ExitUsage, "the overlay does not do what it says", wrong)
+	case len(c.refused) > 0:
+		return faulty(ExitDenied, "refused for spec.dependsOn", append(slices.Clone(c.refused), c.wrong...))
+	case len(c.wrong) > 0 && code == ExitDenied:
+		return faulty(ExitDenied, "the overlay does not do what it says, besides", c.wrong)
+	case len(c.wrong) > 0:
+		return faulty(ExitUsage, "the overlay does not do what it says", c.wrong)
 	}
 	return err
 }
@@ -180,11 +215,7 @@ func invalid(sub subject) gate.Verdict {
 }
 
 // exitOf lets a denial win over an open question: it is sure already.
-func exitOf(results []result) error {
-	var all []gate.Verdict
-	for _, r := range results {
-		all = append(all, r.verdicts...)
-	}
+func exitOf(all []gate.Verdict) error {
 	switch worst := gate.Worst(all).Outcome; {
 	case !worst.Blocks():
 		return nil

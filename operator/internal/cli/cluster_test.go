@@ -29,7 +29,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Results of tests are none of the developer's.
+	caches, err := os.MkdirTemp("", "sluice-test-*")
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("XDG_CACHE_HOME", caches)
 	code := m.Run()
+	os.RemoveAll(caches)
 	if stop != nil {
 		stop()
 	}

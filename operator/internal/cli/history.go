@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/evidence"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gate/promotion"
@@ -20,6 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/redact"
+	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
 
@@ -105,16 +107,7 @@ func (o *historyOptions) run(ctx context.Context, s streams, image string) error
 	if err != nil {
 		return err
 	}
-	found := gate.Image{
-		Ref: image, Repository: ref.Repository, Tag: ref.Tag, Pinned: ref.Pinned(), Digest: ref.Digest,
-		Locations: []gate.Location{{Object: "Image/" + image}},
-	}
-	everything := func(context.Context, *gate.Image) bool { return false }
-	gather.Evidence(ctx, client, everything, configs, &found, nil, nil)
-	if found.Unavailable != "" {
-		return &exit{code: ExitUndecided, err: fmt.Errorf("%s: %s", image, found.Unavailable)}
-	}
-	out, err := follow(ctx, configs, &found)
+	out, err := chainOf(ctx, client, configs, image, ref)
 	if err != nil {
 		return err
 	}
@@ -122,6 +115,32 @@ func (o *historyOptions) run(ctx context.Context, s streams, image string) error
 		return usage("write the result: %w", err)
 	}
 	return out.outcome()
+}
+
+// chainOf reads what lies beside an image, and asks each of the Gates.
+func chainOf(ctx context.Context, client *registry.Client, configs []gate.Config, image string, ref images.Reference) (chain, error) {
+	found := gate.Image{
+		Ref: image, Repository: ref.Repository, Tag: ref.Tag, Pinned: ref.Pinned(), Digest: ref.Digest,
+		Locations: []gate.Location{{Object: "Image/" + image}},
+	}
+	everything := func(context.Context, *gate.Image) bool { return false }
+	gather.Evidence(ctx, client, everything, configs, &found, nil, nil)
+	if found.Unavailable != "" {
+		return chain{}, &exit{code: ExitUndecided, err: fmt.Errorf("%s: %s", image, found.Unavailable)}
+	}
+	return follow(ctx, configs, &found)
+}
+
+// demandsOf are those of some Gates that ask for evidence, by name.
+func demandsOf(ctx context.Context, gates []v1beta1.Gate, files *gather.Files, loader *trust.Loader) []gate.Config {
+	var configs []gate.Config
+	for i := range gates {
+		if c, ok := gather.Promotion(ctx, &gates[i], files, loader); ok {
+			configs = append(configs, c)
+		}
+	}
+	slices.SortFunc(configs, func(a, b gate.Config) int { return cmp.Compare(a.Name, b.Name) })
+	return configs
 }
 
 // demands are the Gates that ask for evidence, or one that takes any by the keys.
@@ -133,12 +152,7 @@ func (o *historyOptions) demands(ctx context.Context, s streams) ([]gate.Config,
 		if err != nil {
 			return nil, err
 		}
-		for i := range in.files.GateList {
-			if c, ok := gather.Promotion(ctx, &in.files.GateList[i], in.files, loader); ok {
-				configs = append(configs, c)
-			}
-		}
-		slices.SortFunc(configs, func(a, b gate.Config) int { return cmp.Compare(a.Name, b.Name) })
+		configs = demandsOf(ctx, in.files.GateList, in.files, loader)
 	}
 	if len(o.keys) > 0 {
 		byKeys := gate.Config{Promotion: &gate.Promotion{}}
@@ -168,7 +182,11 @@ func follow(ctx context.Context, configs []gate.Config, image *gate.Image) (chai
 			return out, &exit{code: ExitUndecided, err: fmt.Errorf("%s: %s", image.Ref, strings.Join(why, "; "))}
 		}
 		for _, statement := range append(held.Accepted, held.Strangers...) {
-			note(steps, c, statement)
+			note(steps, c.Promotion.Environment, statement)
+		}
+		own := signatures.Statements(ctx, c.Promotion.Own, image, evidence.PredicateType)
+		for _, statement := range own.Accepted {
+			note(steps, c.Environment, statement)
 		}
 		if c.Name != "" {
 			out.Links = append(out.Links, judged(ctx, signatures, c, image))
@@ -185,8 +203,9 @@ func follow(ctx context.Context, configs []gate.Config, image *gate.Image) (chai
 	return out, nil
 }
 
-// note keeps a statement, once whoever asks, with who signed it for its environment.
-func note(steps map[string]*step, c gate.Config, statement gate.Statement) {
+// note keeps a statement, once whoever asks, with who signed it where that is for the
+// environment that they sign for; "" for any.
+func note(steps map[string]*step, signsFor string, statement gate.Statement) {
 	summary, err := evidence.Parse(statement.Payload)
 	if err != nil {
 		return
@@ -203,7 +222,7 @@ func note(steps map[string]*step, c gate.Config, statement gate.Statement) {
 		}
 		steps[string(statement.Payload)] = s
 	}
-	if c.Promotion.Environment == "" || ok && c.Promotion.Environment == environment {
+	if signsFor == "" || ok && signsFor == environment {
 		s.SignedBy = append(s.SignedBy, statement.By...)
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +37,12 @@ type input struct {
 	faults map[string][]report.Fault
 	// seen has the first of each object, by kind and name.
 	seen map[string]overlay.Object
-	// told is where a user is told of what has no effect.
+	// told is where a user is told of what has no effect, and of what is not judged.
 	told io.Writer
+	// notes are those lines.
+	notes bytes.Buffer
+	// looks are what was looked at for each source, in order.
+	looks []*overlay.Seen
 }
 
 // subject is one object to judge, or what its schema has against it. workload is nil for
@@ -54,23 +59,63 @@ type subject struct {
 	invalid  field.ErrorList
 }
 
-// readInput reads what is checked and what the Gates need. Gates, Exemptions, Namespaces,
-// ConfigMaps and Secrets count wherever they stand; Workloads only in paths.
-func readInput(ctx context.Context, s streams, root string, paths, gates []string, scope *scope) (*input, error) {
-	schemas, err := schema.Load(crds.Files)
-	if err != nil {
-		return nil, usage("load schemas: %w", err)
+// reader fills an input, set by set.
+type reader struct {
+	*input
+	schemas   *schema.Set
+	workloads *conversion.Converter
+}
+
+// admission is the schemas of our kinds, and what takes a Workload through them. It is
+// compiled once, which takes a tenth of a second, and safe for concurrent use.
+var admission = sync.OnceValues(func() (a struct {
+	schemas   *schema.Set
+	workloads *conversion.Converter
+}, err error) {
+	if a.schemas, err = schema.Load(crds.Files); err != nil {
+		return a, fmt.Errorf("load schemas: %w", err)
 	}
-	workloads, err := conversion.New(schemas)
+	a.workloads, err = conversion.New(a.schemas)
+	return a, err
+})
+
+func newReader(s streams) (*reader, error) {
+	compiled, err := admission()
 	if err != nil {
 		return nil, usage("%w", err)
 	}
-	in := &input{seen: map[string]overlay.Object{}, told: s.err, faults: map[string][]report.Fault{}, files: &gather.Files{
+	in := &input{seen: map[string]overlay.Object{}, faults: map[string][]report.Fault{}, files: &gather.Files{
 		OperatorNamespace: operatorNamespace,
 		Namespaces:        map[string]map[string]string{},
 		ConfigMaps:        map[string]map[string]string{},
 		Secrets:           map[string]map[string][]byte{},
 	}}
+	in.told = io.MultiWriter(s.err, &in.notes)
+	return &reader{in, compiled.schemas, compiled.workloads}, nil
+}
+
+// take takes a set in. Gates, Exemptions, Namespaces, ConfigMaps and Secrets count in any,
+// Workloads and the rest only where it is checked.
+func (r *reader) take(ctx context.Context, set *overlay.Set, checked bool) error {
+	r.looks = append(r.looks, set.Seen)
+	from := originsOf(set)
+	if checked {
+		r.faults[set.Key("")] = from.faults(set)
+	}
+	for _, o := range set.Objects {
+		if err := r.add(ctx, r.schemas, subject{file: o.File, path: o.Path, origins: from, key: set.Key(o.Path), object: o.Unstructured}, checked); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readInput reads what is checked and what the Gates need.
+func readInput(ctx context.Context, s streams, root string, paths, gates []string, scope *scope) (*input, error) {
+	r, err := newReader(s)
+	if err != nil {
+		return nil, err
+	}
 	for i, path := range append(append([]string(nil), gates...), paths...) {
 		set, err := overlay.Load(root, path, s.in)
 		if err != nil {
@@ -81,18 +126,12 @@ func readInput(ctx context.Context, s streams, root string, paths, gates []strin
 				return nil, err
 			}
 		}
-		from := originsOf(set)
-		if i >= len(gates) {
-			in.faults[set.Key("")] = from.faults(set)
-		}
-		for _, o := range set.Objects {
-			if err := in.add(ctx, schemas, subject{file: o.File, path: o.Path, origins: from, key: set.Key(o.Path), object: o.Unstructured}, i >= len(gates)); err != nil {
-				return nil, err
-			}
+		if err := r.take(ctx, set, i >= len(gates)); err != nil {
+			return nil, err
 		}
 	}
-	in.admit(ctx, workloads)
-	return in, nil
+	r.admit(ctx, r.workloads)
+	return r.input, nil
 }
 
 // admit applies the schema to every Workload, side by side: it is a fifth of the work of a

@@ -70,7 +70,7 @@ func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input) []
 			continue
 		}
 		if o := r.subject.object; images.PodBearing(o.GetAPIVersion(), o.GetKind()) {
-			say(s.err, "sluice: not judged: ", fmt.Sprintf("%s/%s/%s (%s): no Gate names its kind in spec.match.kinds",
+			say(in.told, "sluice: not judged: ", fmt.Sprintf("%s/%s/%s (%s): no Gate names its kind in spec.match.kinds",
 				o.GetKind(), o.GetNamespace(), o.GetName(), r.subject.file))
 		}
 	}

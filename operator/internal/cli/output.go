@@ -58,15 +58,6 @@ func writeJSON(w io.Writer, r report.Run) error {
 	return err
 }
 
-// reported is the results for the encoders.
-func reported(results []result, faults []report.Fault) report.Run {
-	run := report.Run{Version: version(), Docs: docs, Faults: faults}
-	for _, r := range results {
-		run.Judged = append(run.Judged, report.Judged{File: r.subject.file, Verdicts: r.verdicts, Place: r.subject.places()})
-	}
-	return run
-}
-
 // version that was built, or (devel).
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {

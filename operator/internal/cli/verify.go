@@ -84,7 +84,7 @@ func (o *verifyOptions) run(ctx context.Context, s streams, facts *facts, names 
 	if err := o.write(s, names, verdicts); err != nil {
 		return usage("write the result: %w", err)
 	}
-	return exitOf([]result{{verdicts: verdicts}})
+	return exitOf(verdicts)
 }
 
 func verifyOne(ctx context.Context, facts *facts, rule gate.ImageRule, image string, ref images.Reference) gate.Verdict {

@@ -46,6 +46,9 @@ type Promotion struct {
 	PolicyDigests []string `json:",omitempty"`
 	// Authorities that may sign for the environment.
 	Authorities []Authority
+	// Own authorities sign for the Gate's own environment: evidence by one of them that the
+	// image ran there before lifts Within, and nothing else.
+	Own []Authority `json:",omitempty"`
 }
 
 // PolicySet is the modules of one policy source.

@@ -131,6 +131,7 @@ func fetch(ctx context.Context, keys Keys, gates []read, found []gate.Image) {
 		}
 		if slices.ContainsFunc(found, func(img gate.Image) bool { _, needed := promotion.Needs(*c, img); return needed }) {
 			fetchEach(ctx, keys, c.Promotion.Authorities, &all)
+			fetchEach(ctx, keys, c.Promotion.Own, &all)
 		}
 	}
 	all.Wait()

@@ -46,8 +46,8 @@ func compile(ctx context.Context, g *v1beta1.Gate, from Source) (gate.Config, er
 	for _, rule := range g.Spec.Images {
 		c.Images = append(c.Images, imageRule(ctx, rule, from))
 	}
-	if p := g.Spec.RequirePromotionFrom; p != nil {
-		c.Promotion = promotionRule(ctx, *p, from)
+	if g.Spec.RequirePromotionFrom != nil {
+		c.Promotion = promotionRule(ctx, g, from)
 	}
 	return c, nil
 }
@@ -59,14 +59,16 @@ func Promotion(ctx context.Context, g *v1beta1.Gate, from Source, keys Keys) (ga
 	if g.Spec.RequirePromotionFrom == nil {
 		return c, false
 	}
-	c.Promotion = promotionRule(ctx, *g.Spec.RequirePromotionFrom, from)
+	c.Promotion = promotionRule(ctx, g, from)
 	var all sync.WaitGroup
 	fetchEach(ctx, keys, c.Promotion.Authorities, &all)
+	fetchEach(ctx, keys, c.Promotion.Own, &all)
 	all.Wait()
 	return c, true
 }
 
-func promotionRule(ctx context.Context, p v1beta1.RequirePromotionFrom, from Source) *gate.Promotion {
+func promotionRule(ctx context.Context, g *v1beta1.Gate, from Source) *gate.Promotion {
+	p := g.Spec.RequirePromotionFrom
 	out := &gate.Promotion{Environment: p.Environment, PolicyDigests: p.PolicyDigests}
 	if p.Within != nil {
 		// Of no time at all nothing is left, whatever the schema lets somebody write.
@@ -74,6 +76,11 @@ func promotionRule(ctx context.Context, p v1beta1.RequirePromotionFrom, from Sou
 	}
 	for i, a := range p.Authorities {
 		out.Authorities = append(out.Authorities, authority(ctx, a, i, from))
+	}
+	if g.Spec.Attest != nil {
+		for i, a := range g.Spec.Attest.Authorities {
+			out.Own = append(out.Own, authority(ctx, a, i, from))
+		}
 	}
 	return out
 }

@@ -75,6 +75,8 @@ type Judgement struct {
 	Again time.Duration
 	// Denied is what a denial does to what runs.
 	Denied v1beta1.OnFailure
+	// Attests are the Gates that have what does well attested, by name.
+	Attests []Attests
 	// Secrets of the object and its children, which nothing that is said of them may show.
 	Secrets *redact.Secrets
 }
@@ -143,6 +145,7 @@ func (j *Judge) judge(ctx context.Context, s *subject, known map[string]string) 
 	}
 	out.Until = until(out.Verdicts)
 	out.Again, out.Denied = consequences(s, gates, out.Verdicts)
+	out.Attests = attested(gates, out.Verdicts, found)
 	return out
 }
 
@@ -157,6 +160,8 @@ type read struct {
 	// again and onFailure are those of its reverify, which no decision depends on.
 	again     time.Duration
 	onFailure v1beta1.OnFailure
+	// attest is what the Gate has signed, which no decision depends on either; nil for nothing.
+	attest *v1beta1.Attest
 }
 
 // gates finds the namespace and the Gates that match, with their references read in. That
@@ -176,7 +181,7 @@ func (j *Judge) gates(ctx context.Context, s *subject) (gate.Namespace, []read, 
 		if err != nil {
 			return ns, nil, err
 		}
-		out = append(out, read{config: c, digest: c.Digest(), paths: pathsFor(&matched[i], s.ref), again: interval(&matched[i]), onFailure: onFailure(&matched[i])})
+		out = append(out, read{config: c, digest: c.Digest(), paths: pathsFor(&matched[i], s.ref), again: interval(&matched[i]), onFailure: onFailure(&matched[i]), attest: matched[i].Spec.Attest})
 	}
 	return ns, out, nil
 }

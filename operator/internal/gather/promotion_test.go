@@ -116,3 +116,86 @@ func TestValidateGate_PromotionNeedsAnotherEnvironmentAndSomebodyWhoSigns(t *tes
 		}
 	}
 }
+
+// attestOwn has the Gate believe evidence of its own environment by a key, and ask for
+// evidence of e2e that is not older than a minute.
+func (s *stand) attestOwn(k *testkit.Key) {
+	s.demandPromotion()
+	s.files.GateList[0].Spec.RequirePromotionFrom.Within = &metav1.Duration{Duration: time.Minute}
+	s.files.GateList[0].Spec.Attest = &v1beta1.Attest{
+		Key:         v1beta1.PrivateKey{Secret: &v1beta1.SecretKeyRef{NamespacedName: v1beta1.NamespacedName{Name: "prod-attestor", Namespace: "sluice-system"}, Key: "cosign.key"}},
+		Authorities: []v1beta1.Authority{{Name: "prod-attestor", Key: &v1beta1.PublicKey{Inline: k.PublicPEM}}},
+	}
+}
+
+// Evidence of the environment itself lies in the list that is read anyway: while that of the
+// environment before it is in time, nothing more is asked for.
+func TestJudge_EvidenceOfItsOwnEnvironmentTakesNoFurtherRequest(t *testing.T) {
+	s := newStand(t)
+	own, err := testkit.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	repository, e2e, prod := s.registry.Host()+"/shop/signed", summary(), summary()
+	e2e["timeVerified"] = time.Now().Add(-30 * time.Second).UTC().Format(time.RFC3339)
+	prod["verifier"] = map[string]any{"id": "https://sluice.dev/environments/prod"}
+	if err := s.other.AttestBundle(repository, s.digest, summaryType, e2e); err != nil {
+		t.Fatal(err)
+	}
+	ask := func() (gather.Judgement, int) {
+		s.registry.ResetCounts()
+		j := s.judge(workload(s.image("signed")), nil)
+		return j, s.registry.Requests()
+	}
+	s.demandPromotion()
+	_, without := ask()
+	s.attestOwn(own)
+	j, with := ask()
+	if j.Blocked() || with != without {
+		t.Errorf("%d requests, and %d where nobody attests: %s", with, without, findings(j))
+	}
+	s.files.Clock = func() time.Time { return time.Now().Add(time.Hour) }
+	if j, _ := ask(); !j.Blocked() || !strings.Contains(findings(j), "is older than 1m0s; it has no evidence of environment prod itself") {
+		t.Errorf("an hour later: %s", findings(j))
+	}
+	if err := own.AttestBundle(repository, s.digest, summaryType, prod); err != nil {
+		t.Fatal(err)
+	}
+	j, returned := ask()
+	if j.Blocked() || j.Verdicts[0].Images[0].PromotedFrom != "e2e" {
+		t.Errorf("an hour later, and it ran in prod: %s", findings(j))
+	}
+	// The bundle, in its manifest.
+	if returned > with+2 {
+		t.Errorf("%d requests, and %d while the evidence of e2e is in time", returned, with)
+	}
+}
+
+func TestValidateGate_AttestNeedsAKeyOfItsOwn(t *testing.T) {
+	s := newStand(t)
+	for name, c := range map[string]struct {
+		change func(*v1beta1.Attest)
+		at     string
+	}{
+		"a Secret that comes later":    {func(*v1beta1.Attest) {}, ""},
+		"a key in Vault":               {func(a *v1beta1.Attest) { a.Key = v1beta1.PrivateKey{KMS: "hashivault://prod"} }, ""},
+		"no key":                       {func(a *v1beta1.Attest) { a.Key = v1beta1.PrivateKey{} }, "spec.attest.key"},
+		"two keys":                     {func(a *v1beta1.Attest) { a.Key.KMS = "hashivault://prod" }, "spec.attest.key"},
+		"a service that nobody serves": {func(a *v1beta1.Attest) { a.Key = v1beta1.PrivateKey{KMS: "awskms://prod"} }, "spec.attest.key.kms"},
+		"a key without a name":         {func(a *v1beta1.Attest) { a.Key = v1beta1.PrivateKey{KMS: "hashivault://"} }, "spec.attest.key.kms"},
+		"anybody": {func(a *v1beta1.Attest) {
+			a.Authorities = []v1beta1.Authority{{Keyless: &v1beta1.Keyless{Issuer: "https://i", SubjectRegExp: ".*"}}}
+		}, "spec.attest.authorities[0].keyless"},
+		"a key that is none": {func(a *v1beta1.Attest) { a.Authorities[0].Key.Inline = "x" }, "spec.attest.authorities[0].key.inline"},
+		"the key of e2e": {func(a *v1beta1.Attest) {
+			a.Authorities[0] = s.files.GateList[0].Spec.RequirePromotionFrom.Authorities[0]
+		}, "spec.attest.authorities[0].key"},
+	} {
+		s.attestOwn(s.key)
+		c.change(s.files.GateList[0].Spec.Attest)
+		errs := gather.ValidateGate(&s.files.GateList[0])
+		if c.at == "" && len(errs) > 0 || c.at != "" && (len(errs) != 1 || errs[0].Field != c.at) {
+			t.Errorf("%s: %v", name, errs)
+		}
+	}
+}

@@ -187,15 +187,7 @@ func (c *Cluster) defaultNamespaceReady(ctx context.Context) error {
 
 // launch starts one of the tools with its log in the cluster's folder.
 func (c *Cluster) launch(tool string, args ...string) (*Process, error) {
-	p, err := startProcess(tool, filepath.Join(c.tools, tool), args, systemEnv(), filepath.Join(c.dir, tool+".log"))
-	if err != nil {
-		return nil, err
-	}
-	if err := c.own(p); err != nil {
-		return nil, err
-	}
-	go c.watch(p.Done(), p.ended)
-	return p, nil
+	return c.run(tool, filepath.Join(c.tools, tool), args, systemEnv())
 }
 
 // systemEnv is what a process may know of the environment the lab runs in: no proxy, no

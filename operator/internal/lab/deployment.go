@@ -61,15 +61,35 @@ func (c *Cluster) RunDeployment(ctx context.Context, binary string, d *appsv1.De
 	for _, key := range slices.Sorted(maps.Keys(vars)) {
 		env = append(env, key+"="+vars[key])
 	}
-	p, err := startProcess(name, binary, args, env, filepath.Join(c.dir, name+".log"))
+	p, err := c.run(name, binary, args, env)
 	if err != nil {
 		return nil, fmt.Errorf("run Deployment %s/%s: %w", d.Namespace, d.Name, err)
+	}
+	c.say("%s runs as process %d, with its log in %s", name, p.PID(), p.Log())
+	return p, nil
+}
+
+// Run runs another program until the cluster stops, with its log in the cluster's folder.
+// env adds to what the lab's programs know of their environment, and overrides it.
+func (c *Cluster) Run(name, path string, args []string, env map[string]string) (*Process, error) {
+	all := systemEnv()
+	for _, key := range slices.Sorted(maps.Keys(env)) {
+		all = append(all, key+"="+env[key]) // of two the later one counts
+	}
+	return c.run(name, path, args, all)
+}
+
+// run runs a program that the cluster owns: Stop ends it, and Wait tells when it ended by
+// itself.
+func (c *Cluster) run(name, path string, args, env []string) (*Process, error) {
+	p, err := startProcess(name, path, args, env, filepath.Join(c.dir, name+".log"))
+	if err != nil {
+		return nil, err
 	}
 	if err := c.own(p); err != nil {
 		return nil, err
 	}
 	go c.watch(p.Done(), p.ended)
-	c.say("%s runs as process %d, with its log in %s", name, p.PID(), p.Log())
 	return p, nil
 }
 

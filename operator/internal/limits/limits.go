@@ -132,12 +132,38 @@ const (
 	// CheckParallel is how many objects one check judges at a time: most of a judgement is
 	// waiting for a registry, of which RegistryConcurrency requests run at once.
 	CheckParallel = 16
+	// ResultBytes is the largest result of a check that is kept: verdicts over 1,000 Workloads
+	// with a finding each, and the files that were read for them, are 1 MiB.
+	ResultBytes = 32 << 20
+	// Results is how many results are kept, the ones that were used last: four overlays, in
+	// two formats each, of eight branches. ResultsBytes is how much they may take together.
+	Results      = 64
+	ResultsBytes = 256 << 20
+	// ResultDraft is after how long a result that was not written to the end is deleted;
+	// writing the largest takes a second.
+	ResultDraft = time.Hour
+	// ProgramBytes is the largest executable that is read to tell it from another, where the
+	// linker left no note of at most BuildNoteBytes: ours has 100 MB, and with symbols 150.
+	ProgramBytes   = 1 << 30
+	BuildNoteBytes = 1 << 10
+	// ResultFacts is how many answers of a registry one result may rest on, which all are
+	// asked for again: two for each of the images of a thousand Workloads.
+	ResultFacts = 4096
 	// ProgressEvery is how often the command says how far it is, on a terminal.
 	ProgressEvery = 200 * time.Millisecond
 	// GitCall is for one command of git; a diff of 100,000 files takes a second.
 	GitCall = 30 * time.Second
 	// GitOutputBytes is how much of a list of files is read: 160,000 names of 100 bytes.
 	GitOutputBytes = 16 << 20
+	// GitPush is for sending a branch, over a slow line too: what is new in it are a few KiB.
+	GitPush = 2 * time.Minute
+	// GitSign is for making a commit, for which somebody may have to type a passphrase.
+	GitSign = 2 * time.Minute
+	// GitGone is how long a git that was stopped may hold its output open.
+	GitGone = 2 * time.Second
+	// PromotedFiles is how many files one promotion changes: as many as there are Workloads
+	// in an overlay, each in its own file.
+	PromotedFiles = 1000
 	// Links is how many symbolic links are followed to one file. Linux opens nothing behind
 	// more than 40.
 	Links = 40
@@ -240,6 +266,29 @@ const (
 	// PrivateKeyBytes is the largest private key in PEM: RSA with 4096 bits, encrypted, is
 	// 5 KiB.
 	PrivateKeyBytes = 32 << 10
+	// Soak is how long a Workload has to do well where its Gate does not say.
+	Soak = 10 * time.Minute
+	// Signers is how many keys are kept ready to sign with: one for each Gate that attests,
+	// and as many again while they are rotated.
+	Signers = 64
+	// Attestations is how many attestations are remembered, 300 bytes each: two for each of
+	// Objects images. What is forgotten is asked of the registry again.
+	Attestations = 2 * Objects
+	// AttestationTTL is how long it is remembered that evidence is there.
+	AttestationTTL = 24 * time.Hour
+	// AttestationsAtOnce is how many attestations are looked for or written at a time. At 20
+	// requests for an image, and 20 ms for each, that is ten images a second.
+	AttestationsAtOnce = 4
+	// AttestationsWaiting is how many wait for their turn: one for each image of Objects
+	// Workloads, as after a restart.
+	AttestationsWaiting = Objects
+	// AttestationPause is how long after a failure it is tried again; it doubles with each
+	// failure, up to AttestationPauseMax.
+	AttestationPause    = 10 * time.Second
+	AttestationPauseMax = 10 * time.Minute
+	// SoakPods is how many pods of a Workload are looked at before its images are attested:
+	// the API allows 100 replicas, and a canary has as many again.
+	SoakPods = 250
 	// EvidenceSkew is how far in the future evidence may be dated: clocks that are set by
 	// NTP differ by less than a second, and those of virtual machines that were suspended by
 	// some minutes, until they are set.
@@ -252,6 +301,9 @@ const (
 	RegistryCall = 5 * time.Second
 	// RegistryPush is for attaching evidence to one image: eight requests, and three tries.
 	RegistryPush = 30 * time.Second
+	// Attestation is for one attestation in all: an index of 64 images takes 65 pushes, at
+	// eight requests of 20 ms each ten seconds. What is not done then is done at the next try.
+	Attestation = 2 * time.Minute
 	// CloudCredentials is for asking a cloud for credentials for its registries. The
 	// helpers' own calls may go on for longer; nobody waits for them.
 	CloudCredentials = RegistryCall
@@ -269,6 +321,40 @@ const (
 	// Gather is for all facts of one object, registry included. An admission request has
 	// ten seconds in all; one second is left for deciding and answering.
 	Gather = 9 * time.Second
+)
+
+// Bounds on promotions, and on what the command asks of a forge.
+const (
+	// WindowZones is how far what a clock shows may be from UTC, and more: zones reach from
+	// 12 hours behind to 14 hours ahead.
+	WindowZones = 26 * time.Hour
+	// WindowSteps is how many ends of windows are looked at to find when promotions take
+	// place again: a night of each day for eight months. A step takes 12 µs
+	// for each window, so that 32 of them take a tenth of a second.
+	WindowSteps = 256
+	// PromotionOverlays is how many overlays are built to find those of two environments.
+	PromotionOverlays = 64
+	// PromotionWorkloads is how many Workloads one promotion takes over.
+	PromotionWorkloads = 500
+	// PromotionTextBytes is how long the text of a pull request gets: GitHub takes 65536
+	// characters, which are as many bytes or more.
+	PromotionTextBytes = 64_000
+	// PromotionPartBytes is how long each of its four parts before the comparison gets, so
+	// that a third is left for that.
+	PromotionPartBytes = 10_000
+	// PromotionNotes is how many risk notes of one Workload are written.
+	PromotionNotes = 40
+	// ForgeCall is for one call of a forge; making a pull request takes a second or two.
+	ForgeCall = 30 * time.Second
+	// ForgeBytes is the largest answer of a forge that is read. One pull request is 30 KiB
+	// beside its text, and a page has ForgePage of them.
+	ForgeBytes = 16 << 20
+	// ForgePage is how many pull requests a forge is asked for at a time, and ForgePages how
+	// often, to find one of a branch where the forge cannot search for it.
+	ForgePage  = 50
+	ForgePages = 40
+	// ForgeErrorBytes is how much is shown of what a forge says when it refuses.
+	ForgeErrorBytes = 1 << 10
 )
 
 // Bounds on what the command line asks of a cluster.

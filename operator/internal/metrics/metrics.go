@@ -18,6 +18,9 @@ type Set struct {
 	// Drift counts fields found changed by others, by kind of the child and by what was
 	// done (healed, reported).
 	Drift *prometheus.CounterVec
+	// Attestations counts what became of evidence that Gates have written, by Gate and result
+	// (written, present, failed). There are few Gates, and they are no Workloads.
+	Attestations *prometheus.CounterVec
 }
 
 // New makes the metrics and registers them.
@@ -39,7 +42,13 @@ func New(registry prometheus.Registerer) *Set {
 		Drift: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_drift_fields_total", Help: "Fields of children found changed by others, by kind and by what was done.",
 		}, []string{"kind", "action"}),
+		Attestations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_attestations_total", Help: "Evidence that a Gate has written, by Gate and result: written, present (it was there) or failed.",
+		}, []string{"gate", "result"}),
 	}
-	registry.MustRegister(s.Verdicts, s.DecisionSeconds, s.ChildWrites, s.StatusWrites, s.Drift)
+	registry.MustRegister(s.Verdicts, s.DecisionSeconds, s.ChildWrites, s.StatusWrites, s.Drift, s.Attestations)
 	return s
 }
+
+// Attested counts one piece of evidence that a Gate has written.
+func (s *Set) Attested(gate, result string) { s.Attestations.WithLabelValues(gate, result).Inc() }

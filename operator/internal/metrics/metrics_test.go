@@ -20,6 +20,7 @@ func filled() *prometheus.Registry {
 	s.Drift.WithLabelValues("Service", "healed").Add(2)
 	s.DecisionSeconds.WithLabelValues("reconcile").Observe(.01)
 	s.StatusWrites.Inc()
+	s.Attestations.WithLabelValues("e2e", "written").Inc()
 	return registry
 }
 
@@ -32,6 +33,7 @@ func TestNew_RegistersWhatCanBeScraped(t *testing.T) {
 		`sluice_drift_fields_total{action="healed",kind="Service"} 2`,
 		`sluice_decision_seconds_count{point="reconcile"} 1`,
 		`sluice_status_writes_total 1`,
+		`sluice_attestations_total{gate="e2e",result="written"} 1`,
 	} {
 		if !strings.Contains(answer.Body.String(), "\n"+want+"\n") {
 			t.Errorf("no %s in\n%s", want, answer.Body)
@@ -39,13 +41,14 @@ func TestNew_RegistersWhatCanBeScraped(t *testing.T) {
 	}
 }
 
-// A label with an object's name would grow with the fleet.
+// A label with an object's name would grow with the fleet. Gates do not: there is one for an
+// environment.
 func TestNew_NamesNoObjects(t *testing.T) {
 	families, err := filled().Gather()
-	if err != nil || len(families) != 5 {
+	if err != nil || len(families) != 6 {
 		t.Fatalf("%d metrics, %v", len(families), err)
 	}
-	allowed := map[string]bool{"point": true, "verdict": true, "kind": true, "operation": true, "action": true}
+	allowed := map[string]bool{"point": true, "verdict": true, "kind": true, "operation": true, "action": true, "gate": true, "result": true}
 	for _, f := range families {
 		for _, m := range f.Metric {
 			for _, l := range m.Label {

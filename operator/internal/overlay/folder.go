@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -26,20 +25,16 @@ type Folder struct {
 
 // Open opens the overlay in a folder. root is as for Read. What Read refuses is refused.
 func Open(root, name string) (*Folder, error) {
-	abs, err := filepath.Abs(name)
+	at, err := find(root, name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
-	rootPath, below, err := locate(root, abs, true)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	handle, err := os.OpenRoot(rootPath)
+	handle, err := os.OpenRoot(at.root)
 	if err != nil {
 		return nil, fmt.Errorf("open root: %w", err)
 	}
-	f := &Folder{fsys: &rooted{root: handle, shown: fromHere(rootPath), content: map[string][]byte{}}, below: inside(below)}
-	if err := refuse(f.fsys, below); err != nil {
+	f := &Folder{fsys: newRooted(handle, at), below: inside(at.below)}
+	if err := refuse(f.fsys, at.below); err != nil {
 		handle.Close()
 		return nil, err
 	}

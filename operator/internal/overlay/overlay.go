@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -47,6 +48,8 @@ type Set struct {
 	Kustomization string
 	// Shown is a path of Files as the user would type it.
 	Shown func(string) string
+	// Seen is all that was looked at; nil for standard input.
+	Seen *Seen
 }
 
 // Key is what a file of the set counts as: itself, or the overlay that is built of it and
@@ -86,31 +89,54 @@ func Load(root, name string, stdin io.Reader) (*Set, error) {
 		}
 		return &Set{Objects: objects, Files: map[string][]byte{Stdin: raw}, Shown: func(string) string { return Stdin }}, nil
 	}
-	abs, err := filepath.Abs(name)
+	at, err := find(root, name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
-	info, err := os.Stat(abs)
-	if err != nil {
-		return nil, fmt.Errorf("read: %w", err)
-	}
-	rootPath, below, err := locate(root, abs, info.IsDir())
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	handle, err := os.OpenRoot(rootPath)
+	handle, err := os.OpenRoot(at.root)
 	if err != nil {
 		return nil, fmt.Errorf("open root: %w", err)
 	}
 	defer handle.Close()
-	fsys := &rooted{root: handle, shown: fromHere(rootPath), content: map[string][]byte{}}
-	set := &Set{Files: fsys.content, Root: rootPath, Shown: fsys.shown}
-	if fsys.IsDir(below) && kustomizationFile(fsys, below) != "" {
-		set.Kustomization = inside(below)
+	return load(newRooted(handle, at), at)
+}
+
+// With is the set as it would be with other bytes in some of its files: it is read again,
+// and what was read before is as it was then.
+func (s *Set) With(files map[string][]byte) (*Set, error) {
+	if s.Seen == nil {
+		return nil, errors.New("standard input cannot be read again")
 	}
-	if set.Objects, err = read(fsys, below); err != nil {
+	handle, err := os.OpenRoot(s.Root)
+	if err != nil {
+		return nil, fmt.Errorf("open root: %w", err)
+	}
+	defer handle.Close()
+	at := place{root: s.Root, below: s.Seen.Below, folder: s.Seen.Folder}
+	fsys := newRooted(handle, at)
+	fsys.content = maps.Clone(s.Files)
+	fsys.seen.Blind = "other bytes were put in place of those of files"
+	for file, raw := range files {
+		if _, ok := s.Files[file]; !ok {
+			return nil, fmt.Errorf("%s was not read before", s.Shown(file))
+		}
+		if err := kustomize.CheckAliases(raw); errors.Is(err, kustomize.ErrExpands) {
+			return nil, fmt.Errorf("%s:1: %w", s.Shown(file), err)
+		}
+		fsys.content[file] = raw
+	}
+	return load(fsys, at)
+}
+
+func load(fsys *rooted, at place) (_ *Set, err error) {
+	set := &Set{Files: fsys.content, Root: at.root, Shown: fsys.shown}
+	if fsys.IsDir(at.below) && kustomizationFile(fsys, at.below) != "" {
+		set.Kustomization = inside(at.below)
+	}
+	if set.Objects, err = read(fsys, at.below); err != nil {
 		return nil, err
 	}
+	set.Seen = fsys.all()
 	return set, nil
 }
 
@@ -213,7 +239,7 @@ func readFolder(fsys *rooted, below string) ([]Object, error) {
 // error: its files are not what would be applied.
 func manifests(fsys *rooted, top string) ([]string, error) {
 	var files []string
-	err := fs.WalkDir(fsys.root.FS(), top, func(p string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(tree{fsys}, top, func(p string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -242,6 +268,11 @@ func build(fsys *rooted, below string) ([]Object, error) {
 	if err := refuse(fsys, below); err != nil {
 		return nil, err
 	}
+	before := fsys.files
+	if objects, err := plain(fsys, inside(below)); err == nil {
+		return bounded(fsys.shown(below), objects)
+	}
+	fsys.files, fsys.over = before, nil
 	built, err := kustomize.Build(&originated{rooted: fsys, folder: inside(below)}, "/"+inside(below))
 	if fsys.over != nil {
 		return nil, fsys.over
@@ -284,12 +315,8 @@ func fromResources(fsys *rooted, built resmap.ResMap, below string) ([]Object, e
 }
 
 func fromResource(fsys *rooted, res *resource.Resource, below string) (Object, error) {
-	raw, err := res.MarshalJSON()
+	u, err := contentOf(res)
 	if err != nil {
-		return Object{}, err
-	}
-	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON(raw); err != nil {
 		return Object{}, err
 	}
 	file := below

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path"
 	"reflect"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/kustomize/api/konfig"
@@ -154,12 +155,31 @@ func (r *refusal) fields(p *page, k types.Kustomization, plugin bool, depth int)
 			return err
 		}
 	}
+	if takesEnvironment(k) {
+		r.fsys.seen.Blind = p.name + " may take values from the environment"
+	}
 	for _, file := range loaded(k) {
 		if err := r.file(p, file.written, file.path); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// takesEnvironment says whether a generator may read variables: Kustomize does for a line
+// of an env file that has no value. What a generator under generators: reads is not looked
+// at here.
+func takesEnvironment(k types.Kustomization) bool {
+	var all []types.KvPairSources
+	for _, args := range k.ConfigMapGenerator {
+		all = append(all, args.KvPairSources)
+	}
+	for _, args := range k.SecretGenerator {
+		all = append(all, args.KvPairSources)
+	}
+	return len(k.Generators) > 0 || slices.ContainsFunc(all, func(from types.KvPairSources) bool {
+		return len(from.EnvSources) > 0 || from.EnvSource != ""
+	})
 }
 
 // file that a kustomization has loaded, and how it is written there.
@@ -249,7 +269,7 @@ func (r *refusal) file(p *page, written, name string) error {
 	if err != nil {
 		return err
 	}
-	info, err := r.fsys.root.Stat(target)
+	info, err := r.fsys.stat(target)
 	switch {
 	case err != nil:
 		return p.refused(written, err.Error())
@@ -272,7 +292,7 @@ func (r *refusal) local(p *page, written, name string) (string, error) {
 	case target == ".." || strings.HasPrefix(target, "../"):
 		return "", p.refused(written, "it leaves the root "+r.fsys.root.Name()+"; give a --root that holds both")
 	}
-	_, err := r.fsys.root.Stat(target)
+	_, err := r.fsys.stat(target)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", p.refused(written, "there is no such file or folder")

@@ -32,9 +32,18 @@ type rooted struct {
 	// content of every file that was read. The second look at one is at the same bytes: what
 	// was checked is what is built.
 	content map[string][]byte
+	// seen is every other look.
+	seen Seen
 	// over is set once there were too many files. Kustomize does not pass on why a file
 	// cannot be read.
 	over error
+}
+
+func newRooted(root *os.Root, at place) *rooted {
+	return &rooted{
+		root: root, shown: fromHere(at.root), content: map[string][]byte{},
+		seen: Seen{Root: at.root, Below: at.below, Folder: at.folder, Kinds: map[string]string{}, Lists: map[string]string{}},
+	}
 }
 
 var errReadOnly = errors.New("the overlay's file system is read-only")
@@ -58,17 +67,17 @@ func (r *rooted) Open(name string) (filesys.File, error) {
 }
 
 func (r *rooted) IsDir(name string) bool {
-	info, err := r.root.Stat(inside(name))
+	info, err := r.stat(inside(name))
 	return err == nil && info.IsDir()
 }
 
 func (r *rooted) Exists(name string) bool {
-	_, err := r.root.Stat(inside(name))
+	_, err := r.stat(inside(name))
 	return err == nil
 }
 
 func (r *rooted) ReadDir(name string) ([]string, error) {
-	entries, err := fs.ReadDir(r.root.FS(), inside(name))
+	entries, err := tree{r}.ReadDir(inside(name))
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +90,7 @@ func (r *rooted) ReadDir(name string) ([]string, error) {
 
 func (r *rooted) CleanedAbs(name string) (filesys.ConfirmedDir, string, error) {
 	p := inside(name)
-	info, err := r.root.Stat(p)
+	info, err := r.stat(p)
 	if err != nil {
 		return "", "", fmt.Errorf("%s: %w", name, err)
 	}
@@ -93,7 +102,7 @@ func (r *rooted) CleanedAbs(name string) (filesys.ConfirmedDir, string, error) {
 }
 
 func (r *rooted) Glob(pattern string) ([]string, error) {
-	matches, err := fs.Glob(r.root.FS(), inside(pattern))
+	matches, err := fs.Glob(tree{r}, inside(pattern))
 	if err != nil {
 		return nil, err
 	}
@@ -115,14 +124,12 @@ func (r *rooted) ReadFile(name string) ([]byte, error) {
 	if raw, ok := r.content[p]; ok {
 		return bytes.Clone(raw), nil
 	}
-	f, err := r.open(p)
+	raw, err := readRegular(r.root, p, r.stat)
 	if err != nil {
+		if r.seen.Kinds[p] == kindFile {
+			r.seen.Blind = p + " could not be read"
+		}
 		return nil, fmt.Errorf("read %s: %w", r.shown(p), err)
-	}
-	defer f.Close()
-	raw, err := readBounded(f, r.shown(p))
-	if err != nil {
-		return nil, err
 	}
 	if err := kustomize.CheckAliases(raw); errors.Is(err, kustomize.ErrExpands) {
 		return nil, fmt.Errorf("%s:1: %w", r.shown(p), err)
@@ -135,18 +142,28 @@ func (r *rooted) ReadFile(name string) ([]byte, error) {
 	return raw, nil
 }
 
+// readRegular reads a regular file; stat is how to look at it before it is opened.
+func readRegular(root *os.Root, p string, stat func(string) (fs.FileInfo, error)) ([]byte, error) {
+	f, err := open(root, p, stat)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readAll(f)
+}
+
 // open looks before it opens, since opening a device can have effects, and again after:
 // what is there may have been exchanged in between. Without O_NONBLOCK opening a FIFO
 // would wait for a writer.
-func (r *rooted) open(p string) (*os.File, error) {
-	info, err := r.root.Stat(p)
+func open(root *os.Root, p string, stat func(string) (fs.FileInfo, error)) (*os.File, error) {
+	info, err := stat(p)
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("not a regular file (%s)", info.Mode().Type())
 	}
-	f, err := r.root.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := root.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -161,18 +178,26 @@ func (r *rooted) open(p string) (*os.File, error) {
 }
 
 func readBounded(from io.Reader, name string) ([]byte, error) {
-	raw, err := io.ReadAll(io.LimitReader(from, limits.SourceFileBytes+1))
+	raw, err := readAll(from)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
+	return raw, nil
+}
+
+func readAll(from io.Reader) ([]byte, error) {
+	raw, err := io.ReadAll(io.LimitReader(from, limits.SourceFileBytes+1))
+	if err != nil {
+		return nil, err
+	}
 	if len(raw) > limits.SourceFileBytes {
-		return nil, fmt.Errorf("read %s: larger than %d bytes (limits.SourceFileBytes)", name, limits.SourceFileBytes)
+		return nil, fmt.Errorf("larger than %d bytes (limits.SourceFileBytes)", limits.SourceFileBytes)
 	}
 	return raw, nil
 }
 
 func (r *rooted) Walk(name string, walk filepath.WalkFunc) error {
-	return fs.WalkDir(r.root.FS(), inside(name), func(p string, d fs.DirEntry, err error) error {
+	return fs.WalkDir(tree{r}, inside(name), func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return walk("/"+p, nil, err)
 		}

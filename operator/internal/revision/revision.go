@@ -1,6 +1,7 @@
 // Package revision unpacks a revision of a Git work tree into a folder, to be read like
 // any other. It asks the git program for the objects as they are stored, so that neither
-// filters, hooks nor attributes of the repository have a say, and nothing is fetched.
+// filters, hooks nor attributes of the repository have a say, and nothing is fetched: in a
+// partial clone a revision whose files are not all there is an error that says so.
 package revision
 
 import (
@@ -11,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"strconv"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/redact"
+	"github.com/sluice-dev/sluice/operator/internal/repo"
 )
 
 // Split takes REV:PATH apart. As in git, the path is from the root of the repository, or
@@ -38,9 +39,9 @@ func Unpack(ctx context.Context, dir, rev, below string) (root, target string, r
 	if strings.HasPrefix(rev, "-") {
 		return "", "", nil, fmt.Errorf("%q is not a revision", rev)
 	}
-	g := repository{dir: dir}
+	g := repository{repo.At(dir)}
 	if strings.HasPrefix(below, "./") || strings.HasPrefix(below, "../") || below == "." || below == ".." {
-		prefix, err := g.line(ctx, "rev-parse", "--show-prefix")
+		prefix, err := g.Line(ctx, "rev-parse", "--show-prefix")
 		if err != nil {
 			return "", "", nil, err
 		}
@@ -49,7 +50,7 @@ func Unpack(ctx context.Context, dir, rev, below string) (root, target string, r
 	if below = path.Clean(below); path.IsAbs(below) || below == ".." || strings.HasPrefix(below, "../") {
 		return "", "", nil, fmt.Errorf("%s is outside the repository", below)
 	}
-	commit, err := g.line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", rev+"^{tree}")
+	commit, err := g.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", rev+"^{tree}")
 	if err != nil {
 		return "", "", nil, fmt.Errorf("there is no revision %q here; fetch it first: %w", rev, err)
 	}
@@ -65,39 +66,6 @@ func Unpack(ctx context.Context, dir, rev, below string) (root, target string, r
 	return root, filepath.Join(root, filepath.FromSlash(below)), remove, nil
 }
 
-type repository struct{ dir string }
-
-// command is git with nothing around it that could run another program, ask, or download:
-// replaced objects and missing ones of a partial clone are not looked for.
-func (g repository) command(ctx context.Context, args ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, "git", append([]string{"-C", g.dir, "-c", "core.fsmonitor=false", "--no-replace-objects", "--no-pager"}, args...)...)
-	c.Env = append(os.Environ(), "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C")
-	return c
-}
-
-func (g repository) line(ctx context.Context, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, limits.RevisionCall)
-	defer cancel()
-	c := g.command(ctx, args...)
-	var said bytes.Buffer
-	c.Stderr = &said
-	out, err := c.Output()
-	if err != nil {
-		return "", failed(ctx, args[0], &said, err)
-	}
-	return strings.TrimSpace(string(out)), nil
-}
-
-func failed(ctx context.Context, command string, said *bytes.Buffer, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("git %s took longer than %s (limits.RevisionCall)", command, limits.RevisionCall)
-	}
-	if text := strings.TrimSpace(said.String()); text != "" {
-		return fmt.Errorf("git %s: %s", command, redact.Text(text, limits.GitErrorBytes))
-	}
-	return fmt.Errorf("git %s: %w", command, err)
-}
-
 // entry of a tree: a file or a symlink.
 type entry struct {
 	name, object string
@@ -105,9 +73,10 @@ type entry struct {
 	size         int64
 }
 
+// repository is asked for its objects.
+type repository struct{ *repo.Repository }
+
 func (g repository) unpack(ctx context.Context, tree, root string) error {
-	ctx, cancel := context.WithTimeout(ctx, limits.RevisionCall)
-	defer cancel()
 	entries, err := g.list(ctx, tree)
 	if err != nil {
 		return err
@@ -123,26 +92,11 @@ func (g repository) unpack(ctx context.Context, tree, root string) error {
 
 // list reads the tree, and holds it against the bounds before anything is unpacked.
 func (g repository) list(ctx context.Context, tree string) (entries []entry, err error) {
-	var said bytes.Buffer
-	c := g.command(ctx, "ls-tree", "-r", "-z", "-l", "--full-tree", tree)
-	c.Stderr = &said
-	out, err := c.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := c.Start(); err != nil {
-		return nil, fmt.Errorf("run git: %w", err)
-	}
-	entries, err = readList(out)
-	if err != nil {
-		_ = c.Process.Kill()
-		_ = c.Wait()
-		return nil, err
-	}
-	if err := c.Wait(); err != nil {
-		return nil, failed(ctx, "ls-tree", &said, err)
-	}
-	return entries, nil
+	err = g.Stream(ctx, func(_ io.Writer, out io.Reader) error {
+		entries, err = readList(out)
+		return err
+	}, "ls-tree", "-r", "-z", "-l", "--full-tree", tree)
+	return entries, err
 }
 
 func readList(out io.Reader) ([]entry, error) {
@@ -203,32 +157,9 @@ func parseEntry(line string) (entry, bool, error) {
 
 // write has git print one object after the other.
 func (g repository) write(ctx context.Context, root *os.Root, entries []entry) error {
-	var said bytes.Buffer
-	c := g.command(ctx, "cat-file", "--batch")
-	c.Stderr = &said
-	in, err := c.StdinPipe()
-	if err != nil {
-		return err
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := c.Start(); err != nil {
-		return fmt.Errorf("run git: %w", err)
-	}
-	err = writeAll(root, entries, in, bufio.NewReader(out))
-	_ = in.Close()
-	if err != nil {
-		_ = c.Process.Kill()
-	}
-	if waited := c.Wait(); err == nil && waited != nil {
-		err = waited
-	}
-	if err != nil && (said.Len() > 0 || ctx.Err() != nil) {
-		return failed(ctx, "cat-file", &said, err)
-	}
-	return err
+	return g.Stream(ctx, func(in io.Writer, out io.Reader) error {
+		return writeAll(root, entries, in, bufio.NewReader(out))
+	}, "cat-file", "--batch")
 }
 
 func writeAll(root *os.Root, entries []entry, in io.Writer, out *bufio.Reader) error {

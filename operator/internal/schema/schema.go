@@ -38,7 +38,9 @@ type kind struct {
 	status     bool
 	structural *structural.Structural
 	validator  validation.SchemaValidator
-	cel        *cel.Validator
+	// sure answers for the validator where there is no doubt.
+	sure *sure
+	cel  *cel.Validator
 }
 
 // Load reads every CRD in files.
@@ -87,7 +89,7 @@ func (s *Set) add(raw []byte) error {
 		gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}
 		s.kinds[gvk] = kind{
 			namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped, status: version.Subresources != nil && version.Subresources.Status != nil,
-			structural: st, validator: validator, cel: cel.NewValidator(st, true, celconfig.PerCallLimit),
+			structural: st, validator: validator, sure: compileRoot(st), cel: cel.NewValidator(st, true, celconfig.PerCallLimit),
 		}
 	}
 	return nil
@@ -123,7 +125,9 @@ func (s *Set) AdmitChange(ctx context.Context, obj, old map[string]any, gvk sche
 	if k.status {
 		delete(obj, "status") // its default, which is for who reads an object that has none
 	}
-	errs = append(errs, validation.ValidateCustomResource(nil, obj, k.validator)...)
+	if !k.sure.valid(obj) {
+		errs = append(errs, validation.ValidateCustomResource(nil, obj, k.validator)...)
+	}
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, k.structural, obj)...)
 	if len(errs) > 0 {
 		// CEL rules may assume a valid shape: their errors would only repeat these.

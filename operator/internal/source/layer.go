@@ -153,7 +153,7 @@ func (s *Sources) patches(l *layer, key string) []patch {
 // inline is a patch that is written as text in the kustomization. In a block its lines
 // are those of the file; in other styles only the whole can be pointed to.
 func (s *Sources) inline(l *layer, at string, body, target *yaml.Node) patch {
-	p := patch{spot: spot{file: l.file, field: at, within: body, whole: true}, documents: decode([]byte(body.Value)), target: target}
+	p := patch{spot: spot{file: l.file, field: at, within: body, text: body, whole: true}, documents: decode([]byte(body.Value)), target: target}
 	if body.Style&yaml.LiteralStyle == 0 {
 		return p
 	}
@@ -182,4 +182,27 @@ func selects(target *yaml.Node, o Object, names, namespaces []string) (matches, 
 	}
 	matches = one("group", gv.Group) && one("version", gv.Version) && one("kind", kind) && one("name", names...) && one("namespace", namespaces...)
 	return matches, text(target, "labelSelector") == "" && text(target, "annotationSelector") == ""
+}
+
+// Kustomizations are the files of the kustomizations that an object passes, in the order
+// in which they change it; nil where that is not sure.
+func (s *Sources) Kustomizations(o Object) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ways := s.waysTo(o.Path)
+	if len(ways) != 1 {
+		return nil
+	}
+	var out []string
+	for _, l := range ways[0] {
+		out = append(out, l.file)
+	}
+	return out
+}
+
+// Retags says what an entry of images, which is a mapping, makes of an image, and whether
+// it is about it.
+func Retags(entry *yaml.Node, image string) (next string, ok bool) {
+	next, key := retag(entry, image)
+	return next, key != ""
 }

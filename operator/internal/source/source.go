@@ -51,12 +51,48 @@ type Object struct {
 func (s *Sources) Find(o Object, path string) report.Place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	place, _ := s.find(o, path)
+	return place
+}
+
+// Setting is what set a field last, for whoever changes it there.
+type Setting struct {
+	// File below the root.
+	File string
+	// Document that holds it: an object, a patch or a kustomization.
+	Document *yaml.Node
+	// Text is the scalar of the file that Document was read from, where a patch is written as
+	// text; nil where Document is the file's own.
+	Text *yaml.Node
+	// Field of Document.
+	Field string
+	Place report.Place
+}
+
+// Setting returns what set the field at path, which is a plain value, last. Where that is
+// not sure Document is nil, and the place says why.
+func (s *Sources) Setting(o Object, path string) Setting {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	place, at := s.find(o, path)
+	if at == nil || place.Note != "" {
+		return Setting{Place: place}
+	}
+	fields := strings.Split(at.field, ": ")
+	if at.text != nil {
+		fields = fields[1:] // the first leads to the text
+	}
+	return Setting{File: at.file, Document: at.document, Text: at.text, Field: strings.Join(fields, "."), Place: place}
+}
+
+// find returns the place, and the spot where it is the field's own.
+func (s *Sources) find(o Object, path string) (report.Place, *spot) {
 	doc, way, why := s.origin(o)
 	if doc == nil {
-		return report.Place{File: s.shown(o.Path), Line: 1, Column: 1, Note: why}
+		return report.Place{File: s.shown(o.Path), Line: 1, Column: 1, Note: why}, nil
 	}
-	fallback := func(why string) report.Place {
-		return s.place(spot{file: o.Path, node: doc, within: doc, document: doc}, why)
+	fallback := func(why string) (report.Place, *spot) {
+		return s.place(spot{file: o.Path, node: doc, within: doc, document: doc}, why), nil
 	}
 	if why != "" {
 		return fallback(why)
@@ -77,9 +113,9 @@ func (s *Sources) Find(o Object, path string) report.Place {
 		return fallback("the document that the object comes from: what set " + fields(steps) + " last is not sure")
 	}
 	if !whole {
-		return s.place(t.last, "the closest place around "+path+", which is not set")
+		return s.place(t.last, "the closest place around "+path+", which is not set"), nil
 	}
-	return s.place(t.last, "")
+	return s.place(t.last, ""), &t.last
 }
 
 // place turns a spot into lines that a user can open.
@@ -104,6 +140,8 @@ type spot struct {
 	within *yaml.Node
 	// document that node is in.
 	document *yaml.Node
+	// text of the file that document was read from, nil where it is the file's own.
+	text *yaml.Node
 	// line and column are added, where node was read from a text in the file.
 	line, column int
 	// whole says that within is the closest that can be pointed to.

@@ -13,15 +13,12 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/sigstore/sigstore-go/pkg/tuf"
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 	"github.com/sigstore/sigstore/pkg/signature"
 	"github.com/sigstore/sigstore/pkg/signature/kms"
-	_ "github.com/sigstore/sigstore/pkg/signature/kms/hashivault" // the provider for hashivault://
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/util/cache"
@@ -64,9 +61,8 @@ func New(o Options) *Loader {
 // KMS returns the public half of a key in a key management service, in PEM (PKIX). It is
 // kept for limits.KeyTTL; errors are not.
 func (l *Loader) KMS(ctx context.Context, uri string) (string, error) {
-	// kms.Get starts a program named after a scheme that it does not know.
-	if !slices.ContainsFunc(kms.SupportedProviders(), func(p string) bool { return strings.HasPrefix(uri, p) }) {
-		return "", fmt.Errorf("no key management service for %q; there are %s", uri, strings.Join(kms.SupportedProviders(), ", "))
+	if err := provided(uri); err != nil {
+		return "", err
 	}
 	return l.load(ctx, "kms "+uri, limits.KeyTTL, func() (string, error) {
 		key, err := kms.Get(context.Background(), uri, crypto.SHA256)

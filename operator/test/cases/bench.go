@@ -35,8 +35,9 @@ type bench struct {
 	key      *testkit.Key
 	other    *testkit.Key
 	rule     v1beta1.ImageRule
-	// promotion and policies that the Gate demands, if any.
+	// promotion and policies that the Gate demands, if any, and what it attests.
 	promotion *v1beta1.RequirePromotionFrom
+	attests   *v1beta1.Attest
 	policies  []v1beta1.PolicySource
 	now       time.Time
 	judge     *gather.Judge
@@ -102,7 +103,7 @@ func (b *bench) gate() v1beta1.Gate {
 		Spec: v1beta1.GateSpec{
 			Environment: "case", Mode: v1beta1.GateModeEnforce, UnmatchedImages: v1beta1.UnmatchedImagesDeny,
 			Match:  v1beta1.GateMatch{Kinds: []v1beta1.JudgedKind{"Pod"}},
-			Images: []v1beta1.ImageRule{b.rule}, RequirePromotionFrom: b.promotion, Policies: b.policies,
+			Images: []v1beta1.ImageRule{b.rule}, RequirePromotionFrom: b.promotion, Attest: b.attests, Policies: b.policies,
 		},
 	}
 }

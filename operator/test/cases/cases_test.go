@@ -46,6 +46,20 @@ func TestCases_Kustomize(t *testing.T) {
 	}
 }
 
+// What the attacks name of other suites is run with those.
+func TestCases_Attacks(t *testing.T) {
+	for _, a := range attacks {
+		if a.run == nil {
+			continue
+		}
+		t.Run(fmt.Sprintf("%d %s", a.number, a.name), func(t *testing.T) {
+			if err := a.run(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // row is one line of the table in docs/image-trust.md.
 type row struct{ format, signer, registry, byDigest, byTag string }
 

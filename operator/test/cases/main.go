@@ -1,4 +1,4 @@
-// Command cases runs known cases of image trust, of promotion and of overlays, each with its right
+// Command cases runs known cases of image trust, of promotion, of overlays and of attacks, each with its right
 // answer, and prints for each its number, what is right and what Sluice says. It exits 1 if
 // they differ.
 package main
@@ -47,6 +47,20 @@ func main() {
 		}
 		failed++
 		fmt.Printf("kustomize %2d  right: %s  WRONG %s: %v\n", c.number, c.right, c.name, err)
+	}
+	done, err := suites(context.Background())
+	if err != nil {
+		failed++
+		fmt.Printf("the suites of the attacks did not run: %v\n", err)
+	}
+	for _, a := range attacks {
+		if err := a.hold(context.Background(), done); err != nil {
+			failed++
+			fmt.Printf("attack %2d  right: %s  WRONG %s: %v\n", a.number, a.right, a.name, err)
+			continue
+		}
+		passed++
+		fmt.Printf("attack %2d  right: %s  ok    %s\n", a.number, a.right, a.name)
 	}
 	fmt.Printf("%d passed, %d failed\n", passed, failed)
 	if failed > 0 {

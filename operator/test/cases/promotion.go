@@ -31,6 +31,7 @@ var promotionCases = []testCase{
 	{6, "the index is attested, the pod pulls a platform child", gate.OutcomeAllow, `"promotedFrom":"e2e"`, childOfIndex},
 	{11, "evidence exists, and the next environment's own policies deny", gate.OutcomeDeny, `"policy":"restricted`, ownPolicies},
 	{12, "a rollback to a digest whose evidence is past within", gate.OutcomeDeny, "is older than 1h0m0s", rollback},
+	{12, "such a rollback, and evidence of the environment itself by spec.attest.authorities", gate.OutcomeAllow, `"promotedFrom":"e2e"`, rollbackToWhatRan},
 }
 
 // promoted makes the Gate demand evidence of e2e by the other key, and returns a signed image.
@@ -206,5 +207,18 @@ func rollback(ctx context.Context, b *bench) (gate.Verdict, error) {
 		return gate.Verdict{}, err
 	}
 	b.now = b.now.Add(2 * time.Hour)
+	return b.pod(ctx, b.repository()+":1")
+}
+
+func rollbackToWhatRan(ctx context.Context, b *bench) (gate.Verdict, error) {
+	b.attests = &v1beta1.Attest{Key: v1beta1.PrivateKey{KMS: "hashivault://case"}, Authorities: []v1beta1.Authority{byKey("case-attestor", b.key)}}
+	if v, err := rollback(ctx, b); err != nil || v.Outcome != gate.OutcomeDeny {
+		return v, fmt.Errorf("before there is evidence of the environment itself: %s, %w", v.Canonical(), err)
+	}
+	if err := b.attest(ctx, b.key, b.repository()+":1", "--environment=case"); err != nil {
+		return gate.Verdict{}, err
+	}
+	// Longer than it is remembered that it was not there.
+	b.now = b.now.Add(time.Minute)
 	return b.pod(ctx, b.repository()+":1")
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -61,6 +62,7 @@ var want = map[string]gate.Outcome{
 	"promoted-failed":        gate.OutcomeDeny,
 	"promoted-late":          gate.OutcomeDeny,
 	"promoted-not":           gate.OutcomeDeny,
+	"promoted-returned":      gate.OutcomeAllow,
 	"registry-down":          gate.OutcomeError,
 	"scan-failed":            gate.OutcomeDeny,
 	"scan-passed":            gate.OutcomeAllow,
@@ -225,12 +227,21 @@ func (s *suite) prepare(ctx context.Context, t *testing.T) {
 	if err := s.stage.Sign("shop/cache:latest", latest); err != nil {
 		t.Fatal(err)
 	}
-	root := s.signWithoutKey(t)
-	if err := s.stage.Cluster.Apply(ctx, append(s.objects(t, "testdata/gates.yaml"), root)); err != nil {
+	own, err := testkit.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	attestor := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret",
+		"metadata":   map[string]any{"name": "parity-attestor", "namespace": stage.OperatorNamespace},
+		"stringData": map[string]any{"cosign.pub": own.PublicPEM},
+	}}
+	root := s.signWithoutKey(t, own)
+	if err := s.stage.Cluster.Apply(ctx, append(s.objects(t, "testdata/gates.yaml"), root, attestor.DeepCopy())); err != nil {
 		t.Fatal(err)
 	}
 	s.exempt(ctx, t)
-	s.gates = []string{"testdata/gates.yaml", "testdata/exemptions.yaml", manifest(t, s.stage.SignerManifest()), manifest(t, root)}
+	s.gates = []string{"testdata/gates.yaml", "testdata/exemptions.yaml", manifest(t, s.stage.SignerManifest()), manifest(t, root), manifest(t, attestor)}
 }
 
 // exempt applies the Exemptions. One that has expired is refused when it is created, so
@@ -252,8 +263,9 @@ func (s *suite) exempt(ctx context.Context, t *testing.T) {
 }
 
 // signWithoutKey pushes what a Sigstore of its own vouches for, and what the key attests,
-// and returns the ConfigMap with the trusted root.
-func (s *suite) signWithoutKey(t *testing.T) *unstructured.Unstructured {
+// with evidence of the environment itself by a key of its own, and returns the ConfigMap with
+// the trusted root.
+func (s *suite) signWithoutKey(t *testing.T, own *testkit.Key) *unstructured.Unstructured {
 	t.Helper()
 	sigstore, err := testkit.NewSigstore()
 	if err != nil {
@@ -271,11 +283,22 @@ func (s *suite) signWithoutKey(t *testing.T) *unstructured.Unstructured {
 		"scanned/failed": func(r, d string) error {
 			return s.stage.Key.AttestTag(r, d, "https://scans.example.com/v1", map[string]any{"result": "FAILED"})
 		},
-		"promoted/passed": func(r, d string) error { return s.summary(r, d, "e2e", evidence.Passed, time.Minute) },
-		"promoted/failed": func(r, d string) error { return s.summary(r, d, "e2e", evidence.Failed, time.Minute) },
-		"promoted/ci":     func(r, d string) error { return s.summary(r, d, "ci", evidence.Passed, time.Minute) },
-		"promoted/late":   func(r, d string) error { return s.summary(r, d, "e2e", evidence.Passed, 25*time.Hour) },
-		"promoted/none":   func(_, _ string) error { return nil },
+		"promoted/passed": func(r, d string) error {
+			return summary(s.stage.Key, r, d, "e2e", evidence.Passed, time.Minute)
+		},
+		"promoted/failed": func(r, d string) error {
+			return summary(s.stage.Key, r, d, "e2e", evidence.Failed, time.Minute)
+		},
+		"promoted/ci": func(r, d string) error {
+			return summary(s.stage.Key, r, d, "ci", evidence.Passed, time.Minute)
+		},
+		"promoted/late": func(r, d string) error {
+			return summary(s.stage.Key, r, d, "e2e", evidence.Passed, 25*time.Hour)
+		},
+		"promoted/returned": func(r, d string) error {
+			return errors.Join(summary(s.stage.Key, r, d, "e2e", evidence.Passed, 25*time.Hour), summary(own, r, d, "parity", evidence.Passed, 24*time.Hour))
+		},
+		"promoted/none": func(_, _ string) error { return nil },
 	} {
 		digest, err := s.stage.Push(repository + ":1.0.0")
 		if err != nil {
@@ -297,14 +320,14 @@ func (s *suite) signWithoutKey(t *testing.T) *unstructured.Unstructured {
 }
 
 // summary attaches evidence of an environment, of some time ago.
-func (s *suite) summary(repository, digest, environment string, result evidence.Result, ago time.Duration) error {
+func summary(key *testkit.Key, repository, digest, environment string, result evidence.Result, ago time.Duration) error {
 	statement, err := evidence.Summary{
 		Subjects: []string{digest}, Verifier: evidence.Verifier(environment), Time: time.Now().Add(-ago), Resource: repository, Result: result,
 	}.Statement()
 	if err != nil {
 		return err
 	}
-	bundle, err := s.stage.Key.SignPayload("application/vnd.in-toto+json", statement)
+	bundle, err := key.SignPayload("application/vnd.in-toto+json", statement)
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,8 @@ func broken(before v1beta1.WorkloadStatus, w *v1beta1.Workload) []string {
 		}
 	}
 	for kind := range ownConditions {
-		if status[kind] == "" {
+		// Promoted is there where a Gate attests.
+		if status[kind] == "" && kind != v1beta1.ConditionPromoted {
 			add("no condition %s", kind)
 		}
 	}

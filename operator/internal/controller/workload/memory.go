@@ -55,6 +55,9 @@ type memory struct {
 	healedIn int64
 	// denied is since when what runs has been denied; zero while it is not.
 	denied time.Time
+	// soaks are the attestations that Gates ask for, by Gate, and promises how far they are.
+	soaks    map[string]*soak
+	promises []promise
 	// standstill is what the pods' controller has been reporting, and since when.
 	standstill string
 	since      time.Time

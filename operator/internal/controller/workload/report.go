@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sort"
 	"time"
 
@@ -30,6 +31,9 @@ func (r *Reconciler) report(ctx context.Context, s *scope, err error) error {
 	if sameStatus(s.workload.Status, next) {
 		return nil
 	}
+	if s.onlyAwaited(next) {
+		return nil // it is known soon, and wakes the Workload
+	}
 	if wait := s.progressPause(next, err, r.ProgressPause, r.Now()); wait > 0 {
 		s.lookAgain(wait)
 		return nil
@@ -41,6 +45,20 @@ func (r *Reconciler) report(ctx context.Context, s *scope, err error) error {
 	s.memory.statusAt = r.Now()
 	r.tell(s.workload, next)
 	return nil
+}
+
+// onlyAwaited says whether a status differs in nothing but what is about to be known: after
+// a restart, whether there is evidence from before. A fleet would else be told that it has
+// to soak anew, and a moment later that it does not.
+func (s *scope) onlyAwaited(next v1beta1.WorkloadStatus) bool {
+	if !slices.ContainsFunc(s.memory.promises, func(p promise) bool { return p.pending }) {
+		return false
+	}
+	before := s.workload.Status
+	other := func(c metav1.Condition) bool { return c.Type == v1beta1.ConditionPromoted }
+	before.Conditions = slices.DeleteFunc(slices.Clone(before.Conditions), other)
+	next.Conditions = slices.DeleteFunc(slices.Clone(next.Conditions), other)
+	return sameStatus(before, next)
 }
 
 // progressPause is how long to wait before a status is written that tells of nothing but
@@ -151,7 +169,7 @@ func (r *Reconciler) replaceStatus(ctx context.Context, s *scope, stored *v1beta
 }
 
 // tell raises an event when Ready changes its status or reason, when an exemption starts to
-// let the Workload through, and when children start to differ from what was judged and are
+// let the Workload through, when its images were attested or could not be, and when children start to differ from what was judged and are
 // not put back.
 func (r *Reconciler) tell(w *v1beta1.Workload, next v1beta1.WorkloadStatus) {
 	if now := changed(w.Status, next, v1beta1.ConditionReady); now != nil {
@@ -163,6 +181,14 @@ func (r *Reconciler) tell(w *v1beta1.Workload, next v1beta1.WorkloadStatus) {
 	}
 	if now := changed(w.Status, next, v1beta1.ConditionGated); now != nil && now.Reason == reasonExempted {
 		r.Events.Eventf(w, nil, "Warning", now.Reason, "Reconcile", "%s", now.Message)
+	}
+	if now := changed(w.Status, next, v1beta1.ConditionPromoted); now != nil {
+		switch now.Reason {
+		case reasonAttested:
+			r.Events.Eventf(w, nil, "Normal", now.Reason, "Attest", "%s", now.Message)
+		case reasonAttestationFailed:
+			r.Events.Eventf(w, nil, "Warning", now.Reason, "Attest", "%s", now.Message)
+		}
 	}
 	if now := changed(w.Status, next, v1beta1.ConditionDrifted); now != nil && now.Status == metav1.ConditionTrue {
 		r.Events.Eventf(w, nil, "Warning", now.Reason, "Reconcile", "%s", now.Message)

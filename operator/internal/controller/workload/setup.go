@@ -37,21 +37,20 @@ import (
 // +kubebuilder:rbac:groups=sluice.dev,resources=workloads,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=sluice.dev,resources=workloads/status,verbs=patch
 // +kubebuilder:rbac:groups=sluice.dev,resources=workloads/finalizers,verbs=update
-// +kubebuilder:rbac:groups=sluice.dev,resources=gates;exemptions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=sluice.dev,resources=gates;exemptions,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=list;watch;patch
 // +kubebuilder:rbac:groups="",resources=services;configmaps;serviceaccounts,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;delete
 // +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets;controllerrevisions,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-// +kubebuilder:rbac:groups="",namespace=sluice-system,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=sluice-system,resources=leases,verbs=get;create;update
-// +kubebuilder:rbac:groups="",namespace=sluice-system,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",namespace=sluice-system,resources=events,verbs=create
 
 // Indexes of the cache: Workloads by what they depend on, and children by the Workload
 // that their label names.
@@ -76,6 +75,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, m ctrl.Manager, refer
 		return err
 	}
 	everyone := handler.EnqueueRequestsFromMapFunc(r.everyone)
+	r.woken = make(chan event.GenericEvent)
 	b := ctrl.NewControllerManagedBy(m).
 		For(&v1beta1.Workload{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
@@ -91,6 +91,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, m ctrl.Manager, refer
 		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(r.beside), builder.WithPredicates(retargeted)).
 		WatchesRawSource(source.Kind(references, client.Object(&corev1.Secret{}), handler.EnqueueRequestsFromMapFunc(r.everyone))).
 		WatchesRawSource(source.Kind(references, client.Object(&corev1.ConfigMap{}), handler.EnqueueRequestsFromMapFunc(r.everyone)))
+	b = b.WatchesRawSource(source.Channel(r.woken, &handler.EnqueueRequestForObject{}))
 	for _, gvk := range ChildKinds {
 		b = b.Owns(Child(gvk))
 	}

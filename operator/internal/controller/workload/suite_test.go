@@ -27,12 +27,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/metrics"
+	"github.com/sluice-dev/sluice/operator/internal/notary"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 	"github.com/sluice-dev/sluice/operator/internal/trust"
@@ -246,9 +248,11 @@ func newBench(t *testing.T) *bench {
 func (b *bench) restart() {
 	source := facts(api, api)
 	source.Clock = b.clock.Now
+	reads, loader, counts := registry.New(registry.Options{}), trust.New(trust.Options{}), metrics.New(prometheus.NewRegistry())
 	b.r = &Reconciler{
-		Client: counted(b), Live: api, Names: api, Judge: gather.NewJudge(source, registry.New(registry.Options{}), trust.New(trust.Options{})),
-		Events: b.recorder, Metrics: metrics.New(prometheus.NewRegistry()),
+		Client: counted(b), Live: api, Names: api, Judge: gather.NewJudge(source, reads, loader),
+		Notary: notary.New(notary.Options{Registry: reads, Keys: loader, Now: b.clock.Now, Count: counts.Attested}), woken: make(chan event.GenericEvent, 1000),
+		Events: b.recorder, Metrics: counts,
 		Observe: func(gate.Verdict) { b.verdicts++ }, Analysis: b.analysis, Now: b.clock.Now, Shard: b.shard,
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/metrics"
+	"github.com/sluice-dev/sluice/operator/internal/notary"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 	"github.com/sluice-dev/sluice/operator/internal/trust"
@@ -83,8 +84,10 @@ func startManager() (stop func() error, err error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	reads, loader := registry.New(registry.Options{}), trust.New(trust.Options{})
 	r := &Reconciler{
-		Client: m.GetClient(), Live: m.GetAPIReader(), Names: names, Judge: gather.NewJudge(facts(m.GetClient(), references), registry.New(registry.Options{}), trust.New(trust.Options{})),
+		Client: m.GetClient(), Live: m.GetAPIReader(), Names: names, Judge: gather.NewJudge(facts(m.GetClient(), references), reads, loader),
+		Notary: notary.New(notary.Options{Registry: reads, Keys: loader, Now: time.Now, Count: func(string, string) {}}),
 		Events: m.GetEventRecorder("sluice"), Metrics: metrics.New(prometheus.NewRegistry()), Observe: judged.add, Analysis: Unmeasured{}, Now: time.Now,
 		Shard: labels.SelectorFromSet(labels.Set{watched: "yes"}),
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
@@ -52,6 +53,8 @@ type Reconciler struct {
 	Judge *gather.Judge
 	// Analysis measures canaries.
 	Analysis Measurer
+	// Notary stores evidence, for Gates that attest.
+	Notary Notary
 	// Events is told about transitions.
 	Events events.EventRecorder
 	// Metrics counts.
@@ -66,6 +69,8 @@ type Reconciler struct {
 	// nothing but progress; zero: each is written.
 	ProgressPause time.Duration
 
+	// woken are Workloads of which something is known that no watch tells.
+	woken chan event.GenericEvent
 	// memories of Workloads by namespace and name.
 	memories sync.Map
 	// usage is what their pods refer to.
@@ -189,6 +194,7 @@ func (r *Reconciler) close(ctx context.Context, s *scope, err error) (ctrl.Resul
 		return outcome(err, s.rest(), s.again)
 	}
 	r.readHealth(s)
+	r.attest(ctx, s, obstacleOf(err))
 	statusErr := r.report(ctx, s, err)
 	if apierrors.IsNotFound(statusErr) || apierrors.IsConflict(statusErr) {
 		// The Workload is gone, or another one has its name.

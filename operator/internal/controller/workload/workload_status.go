@@ -3,6 +3,7 @@ package workload
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +51,12 @@ const (
 
 	reasonFrozen               = "Frozen"
 	reasonScaledToZero         = "ScaledToZero"
+	reasonAttested             = "Attested"
+	reasonAttestationFailed    = "AttestationFailed"
+	reasonSoaking              = "Soaking"
+	reasonNotSoaking           = "NotReady"
+	reasonRulesBroken          = "RulesBroken"
+	reasonImageNotResolved     = "ImageNotResolved"
 	reasonNamespaceTerminating = "NamespaceTerminating"
 	reasonDependencyNotAllowed = "DependencyNotAllowed"
 	reasonDependenciesTooMany  = "DependenciesTooMany"
@@ -181,7 +188,7 @@ func worstHealth(s *scope) (delta.Health, *unstructured.Unstructured) {
 }
 
 func conditions(s *scope, st standing) []metav1.Condition {
-	return []metav1.Condition{
+	all := []metav1.Condition{
 		readyCondition(st),
 		reconcilingCondition(st),
 		stalledCondition(st),
@@ -191,6 +198,11 @@ func conditions(s *scope, st standing) []metav1.Condition {
 		availableCondition(s),
 		driftedCondition(s),
 	}
+	// Without a Gate that attests there is nothing to be told.
+	if c, ok := promotedCondition(s.memory.promises); ok {
+		all = append(all, c)
+	}
+	return all
 }
 
 // ownConditions are the types above. Conditions of other types are left to whoever sets
@@ -198,6 +210,28 @@ func conditions(s *scope, st standing) []metav1.Condition {
 var ownConditions = map[string]bool{
 	v1beta1.ConditionReady: true, v1beta1.ConditionReconciling: true, v1beta1.ConditionStalled: true, v1beta1.ConditionGated: true,
 	v1beta1.ConditionImagesVerified: true, v1beta1.ConditionDependenciesReady: true, v1beta1.ConditionAvailable: true, v1beta1.ConditionDrifted: true,
+	v1beta1.ConditionPromoted: true,
+}
+
+// promises from the worst to the best: the first that a Gate has is the reason.
+var promiseOrder = []string{reasonAttestationFailed, reasonRulesBroken, reasonImageNotResolved, reasonNotSoaking, reasonSoaking, reasonAttested}
+
+// promotedCondition says whether every Gate that attests has attested what runs.
+func promotedCondition(promises []promise) (metav1.Condition, bool) {
+	if len(promises) == 0 {
+		return metav1.Condition{}, false
+	}
+	worst := len(promiseOrder) - 1
+	var texts []string
+	for _, p := range promises {
+		worst = min(worst, slices.Index(promiseOrder, p.reason))
+		texts = append(texts, "gate "+p.gate+": "+p.message)
+	}
+	status := metav1.ConditionFalse
+	if promiseOrder[worst] == reasonAttested {
+		status = metav1.ConditionTrue
+	}
+	return condition(v1beta1.ConditionPromoted, status, promiseOrder[worst], strings.Join(texts, "; ")), true
 }
 
 func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {

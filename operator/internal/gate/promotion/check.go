@@ -37,7 +37,13 @@ func Needs(cfg gate.Config, image gate.Image) (gate.Want, bool) {
 }
 
 func concerns(cfg gate.Config, image gate.Image) bool {
-	if cfg.Promotion == nil || image.Invalid != "" {
+	return cfg.Promotion != nil && LookedAt(cfg, image)
+}
+
+// LookedAt says whether a Gate looks at an image at all: of one that a rule allows without
+// looking, nobody asks for proof, and none is given.
+func LookedAt(cfg gate.Config, image gate.Image) bool {
+	if image.Invalid != "" {
 		return false
 	}
 	rule, ok := cfg.RuleFor(image.Repository)
@@ -111,6 +117,10 @@ func undecidedFor(message, remedy string) judged {
 	return judged{kind: undecided, said: said{message, remedy}}
 }
 
+func tooLate(authorities string) judged {
+	return undecidedFor("verifying evidence took too long", "remove evidence that nobody needs from the registry, or authorities from "+authorities)
+}
+
 func refusedFor(message, remedy string) judged {
 	return judged{kind: refused, said: said{message, remedy}}
 }
@@ -129,14 +139,14 @@ func (c *Check) judge(ctx context.Context, cfg gate.Config, image *gate.Image, n
 	}
 	a := c.verifier.Statements(ctx, demand.Authorities, image, evidence.PredicateType)
 	if a.Late {
-		return undecidedFor("verifying evidence took too long", "remove evidence that nobody needs from the registry, or authorities from spec.requirePromotionFrom")
+		return tooLate("spec.requirePromotionFrom")
 	}
 	var faults []fault
 	var proofs []judged
 	for _, s := range a.Accepted {
 		summary, f := read(s.Payload, demand, now)
 		if f.rank == none {
-			proofs = append(proofs, passed(demand, s, summary))
+			proofs = append(proofs, passed(demand.Environment, s, summary))
 			continue
 		}
 		faults = append(faults, f)
@@ -144,10 +154,17 @@ func (c *Check) judge(ctx context.Context, cfg gate.Config, image *gate.Image, n
 	if len(proofs) > 0 {
 		return slices.MinFunc(proofs, fewerWarnings)
 	}
+	returned, own := c.returning(ctx, cfg, image, a.Accepted, now)
+	if returned != nil && returned.kind == proven {
+		return *returned
+	}
 	if s, open := open(cfg, a, now); open {
 		return s
 	}
-	return complaint{cfg: cfg, image: image, attested: a, faults: faults}.refuse()
+	if returned != nil {
+		return *returned
+	}
+	return complaint{cfg: cfg, image: image, attested: a, faults: faults, own: own}.refuse()
 }
 
 // open says whether an authority that could not be asked, or something that was not read,
@@ -168,14 +185,14 @@ func open(cfg gate.Config, a gate.Attested, now int64) (judged, bool) {
 	return judged{}, false
 }
 
-func passed(demand *gate.Promotion, s gate.Statement, summary evidence.Summary) judged {
+func passed(environment string, s gate.Statement, summary evidence.Summary) judged {
 	out := judged{kind: proven}
 	for _, lack := range s.Lacks {
 		out.warnings = append(out.warnings, said{lack + ", for evidence", "have its signatures logged, and take the exception out of the authority"})
 	}
 	for _, e := range summary.Exemptions {
 		out.warnings = append(out.warnings, said{
-			fmt.Sprintf("image passed environment %s by Exemption %.80q from %.80q: %.300s", demand.Environment, e.Name, e.Policy, e.Message),
+			fmt.Sprintf("image passed environment %s by Exemption %.80q from %.80q: %.300s", environment, e.Name, e.Policy, e.Message),
 			"correct what was exempted there, and have the image attested anew",
 		})
 	}

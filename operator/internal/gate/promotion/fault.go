@@ -68,7 +68,7 @@ func read(payload []byte, demand *gate.Promotion, now int64) (evidence.Summary, 
 
 // remedies for the statements of a rank.
 var remedies = map[rank]string{
-	expired:    "deploy the image there again, so that it is verified anew",
+	expired:    "have the image verified there anew",
 	revoked:    "verify the image there again, under the rules of today",
 	future:     "set the clock of the machine that signed it, and sign anew",
 	failed:     "correct what failed there, and build anew",
@@ -82,13 +82,20 @@ type complaint struct {
 	image    *gate.Image
 	attested gate.Attested
 	faults   []fault
+	// own says why evidence of the Gate's own environment does not make up for its age; empty
+	// where it was not asked for.
+	own string
 }
 
 func (c complaint) refuse() judged {
 	environment := c.cfg.Promotion.Environment
 	attest := fmt.Sprintf("sluice attest %s@%s --environment %s --key FILE", c.image.Repository, c.image.Digest, environment)
 	if len(c.faults) > 0 && c.nearest() < elsewhere {
-		return refusedFor(strings.Join(c.messages(), "; "), remedies[c.nearest()]+"; or sign it by hand: "+attest)
+		messages := c.messages()
+		if c.own != "" {
+			messages = append(messages, c.own)
+		}
+		return refusedFor(strings.Join(messages, "; "), remedies[c.nearest()]+"; or sign it by hand: "+attest)
 	}
 	// By nobody who may, and for the right environment: a key is wrong, or somebody lies.
 	if c.claimed() {

@@ -54,6 +54,9 @@ type Options struct {
 	// Older is what stands in the cluster before the overlay comes: the definitions of an
 	// older release, and objects that were made under it.
 	Older []*unstructured.Unstructured
+	// RegistryAddress of a registry that runs already and is dialled for Registry; empty: one
+	// is started, with the images of the sample fleet and a key that signed them.
+	RegistryAddress string
 	// Dir for kubeconfig and logs; empty: temporary.
 	Dir string
 	// Log gets a line per step.
@@ -65,7 +68,8 @@ type Stage struct {
 	Cluster *lab.Cluster
 	// RegistryAddress is the host:port to dial for Registry.
 	RegistryAddress string
-	// Key that signed the sample images and that the overlay's Gate trusts.
+	// Key that signed the sample images and that the overlay's Gate trusts; nil where the
+	// registry is somebody else's.
 	Key *testkit.Key
 	// Manager is the operator's process, and ManagerURL where its health, and MetricsURL
 	// where its metrics are.
@@ -125,8 +129,11 @@ func (s *Stage) up(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := s.startRegistry(); err != nil {
-		return err
+	if s.RegistryAddress = o.RegistryAddress; s.RegistryAddress == "" {
+		if err := s.startRegistry(); err != nil {
+			return err
+		}
+		platform = append(platform, s.SignerManifest())
 	}
 	return s.install(ctx, o, local, platform, guarded)
 }
@@ -210,7 +217,7 @@ func (s *Stage) install(ctx context.Context, o Options, local []string, platform
 	if err != nil {
 		return fmt.Errorf("port of the webhooks: %w", err)
 	}
-	if err := s.Cluster.Apply(ctx, append(platform, s.SignerManifest())); err != nil {
+	if err := s.Cluster.Apply(ctx, platform); err != nil {
 		return err
 	}
 	deployment, err := operatorDeployment(platform)

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/overlay"
+	"github.com/sluice-dev/sluice/operator/internal/report"
+)
+
+// checked is what a check came to.
+type checked struct {
+	judged []judgedObject
+	// refused is what the cluster would refuse whatever the verdicts are, and wrong what an
+	// overlay does not do although it says so.
+	refused, wrong []report.Fault
+	// told are the lines that were said beside the verdicts.
+	told string
+}
+
+// judgedObject is one object, with the places that were looked up.
+type judgedObject struct {
+	report.Judged
+	places map[gate.Finding]report.Place
+}
+
+func (c *checked) add(results []result) {
+	for _, r := range results {
+		c.judged = append(c.judged, remembering(report.Judged{File: r.subject.file, Verdicts: r.verdicts, Place: r.subject.places()}))
+	}
+}
+
+// remembering notes what Place returns. Encoders call it one at a time.
+func remembering(j report.Judged) judgedObject {
+	out := judgedObject{Judged: j, places: map[gate.Finding]report.Place{}}
+	out.Place = func(f gate.Finding) report.Place {
+		place := j.Place(f)
+		out.places[f] = place
+		return place
+	}
+	return out
+}
+
+// run is the result for the encoders.
+func (c *checked) run() report.Run {
+	run := report.Run{Version: version(), Docs: docs, Faults: append(append([]report.Fault(nil), c.refused...), c.wrong...)}
+	for _, j := range c.judged {
+		run.Judged = append(run.Judged, j.Judged)
+	}
+	return run
+}
+
+// kept is a result, and all else that it depends on.
+type kept struct {
+	// Seen of each source, in order.
+	Seen []*overlay.Seen
+	// From and Until are the time in which the same would be decided, in seconds since 1970;
+	// 0 is no end.
+	From, Until    int64
+	Facts          []fact
+	Judged         []keptObject
+	Refused, Wrong []report.Fault
+	Told           string
+}
+
+type keptObject struct {
+	File     string
+	Verdicts []gate.Verdict
+	// Places by the number of the finding among all of the object's.
+	Places map[int]report.Place `json:",omitempty"`
+}
+
+func (was *kept) at(now time.Time) bool {
+	return now.Unix() >= was.From && (was.Until == 0 || now.Unix() < was.Until)
+}
+
+func (c *checked) kept() *kept {
+	out := &kept{Refused: c.refused, Wrong: c.wrong, Told: c.told}
+	for _, j := range c.judged {
+		o := keptObject{File: j.File, Verdicts: j.Verdicts, Places: map[int]report.Place{}}
+		for i, f := range findings(j.Verdicts) {
+			if place, ok := j.places[f]; ok {
+				o.Places[i] = place
+			}
+		}
+		out.Judged = append(out.Judged, o)
+	}
+	return out
+}
+
+func (was *kept) checked() *checked {
+	out := &checked{refused: was.Refused, wrong: was.Wrong, told: was.Told}
+	for _, o := range was.Judged {
+		j := judgedObject{Judged: report.Judged{File: o.File, Verdicts: o.Verdicts}, places: map[gate.Finding]report.Place{}}
+		for i, f := range findings(o.Verdicts) {
+			if place, ok := o.Places[i]; ok {
+				j.places[f] = place
+			}
+		}
+		j.Place = func(f gate.Finding) report.Place { return j.places[f] }
+		out.judged = append(out.judged, j)
+	}
+	return out
+}
+
+// findings of all verdicts, in order.
+func findings(verdicts []gate.Verdict) []gate.Finding {
+	var out []gate.Finding
+	for _, v := range verdicts {
+		out = append(append(out, v.Violations...), v.Warnings...)
+	}
+	return out
+}
+
+// undecided says whether a check could not decide, whatever the Gate's mode makes of that:
+// the next time it may.
+func undecided(v gate.Verdict) bool {
+	for _, f := range v.Violations {
+		if f.Severity == gate.SeverityError {
+			return true
+		}
+	}
+	return v.Outcome == gate.OutcomeError
+}

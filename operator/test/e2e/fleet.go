@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+
+	"github.com/sluice-dev/sluice/operator/internal/attest"
+	"github.com/sluice-dev/sluice/operator/internal/evidence"
+	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
+	"github.com/sluice-dev/sluice/operator/internal/registry"
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
+)
+
+// build builds the Workload's image under a tag and pushes it.
+func (w *world) build(tag string) (release, error) {
+	name := fleetName + "/web"
+	digest, err := testkit.PushImage(w.registry+"/"+name+":"+tag, name+":"+tag)
+	return release{tag, digest}, err
+}
+
+// buildSigned builds an image and signs it as cosign does by default: a bundle beside it.
+func (w *world) buildSigned(tag string) (release, error) {
+	r, err := w.build(tag)
+	if err != nil {
+		return r, err
+	}
+	return r, w.release.SignBundle(w.registry+"/"+fleetName+"/web", r.digest)
+}
+
+// makeFleet writes the fleet's repository with sluice init, and has each Gate but dev's
+// demand evidence of the environment before.
+func (w *world) makeFleet(ctx context.Context) error {
+	public := filepath.Join(w.dir, "release.pub")
+	if err := os.WriteFile(public, []byte(w.release.PublicPEM), 0o600); err != nil {
+		return err
+	}
+	out, err := w.command(ctx, w.dir, nil, filepath.Join(w.root, "bin", "sluice"), "init", w.repository.dir,
+		"--name="+fleetName, "--registry="+stage.Registry+"/"+fleetName, "--image="+w.first.String(), "--key="+public,
+		"--repository="+w.repository.url, "--registry-mirror="+stage.Registry+"="+w.registry)
+	if _, err := w.must(out, err); err != nil {
+		return err
+	}
+	for i, e := range w.environments[1:] {
+		if err := w.demandEvidence(e, w.environments[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// demandEvidence adds to an environment's Gate what of, the one before, has to have signed.
+func (w *world) demandEvidence(e, of *environment) error {
+	name := "overlays/" + e.name + "/gate.yaml"
+	text, err := w.repository.read(name)
+	if err != nil {
+		return err
+	}
+	key := strings.ReplaceAll(strings.TrimSpace(of.key.PublicPEM), "\n", "\n            ")
+	return w.repository.write(name, fmt.Sprintf(`%s  requirePromotionFrom:
+    environment: %s
+    authorities:
+      - name: %[2]s-attestor
+        key:
+          inline: |
+            %[3]s
+`, text, of.name, key))
+}
+
+// setImage is the overlay's own edit: which image runs in an environment.
+func (w *world) setImage(environment string, r release) error {
+	return w.repository.write("overlays/"+environment+"/images/kustomization.yaml", fmt.Sprintf(`# Which images run in %s, and nothing else: promotion copies this file.
+apiVersion: kustomize.config.k8s.io/v1alpha1
+kind: Component
+images:
+  - name: %q
+    newTag: %q
+    digest: %s
+`, environment, repositoryOfImage, r.tag, r.digest))
+}
+
+// promote takes an environment's image into the overlay of the next one.
+func (w *world) promote(_ context.Context, _, to string, r release) error {
+	return w.setImage(to, r)
+}
+
+// attest signs that an image passed an environment, with that environment's key.
+func (w *world) attest(ctx context.Context, e *environment, r release) error {
+	verdict := filepath.Join(w.dir, "verdict-"+e.name+".json")
+	checked, err := w.must(w.sluice(ctx, "check", "overlays/"+e.name, "--format=json"))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(verdict, []byte(checked), 0o600); err != nil {
+		return err
+	}
+	_, err = w.must(w.sluice(ctx, "attest", r.String(), "--environment="+e.name, "--key="+e.keyFile, "--verdict="+verdict))
+	return err
+}
+
+// forge stores evidence of an environment about one image beside another.
+func (w *world) forge(ctx context.Context, e *environment, about, beside release) error {
+	signer, err := attest.NewSigner([]byte(e.key.PrivatePEM), nil)
+	if err != nil {
+		return err
+	}
+	statement, err := evidence.Summary{
+		Subjects: []string{about.digest}, Verifier: evidence.Verifier(e.name), Time: time.Now(), Resource: "oci://" + about.String(),
+		Policy: evidence.Resource{URI: "https://sluice.dev/environments/" + e.name + "/policy"}, Result: evidence.Passed,
+	}.Statement()
+	if err != nil {
+		return err
+	}
+	bundle, err := signer.Bundle(statement)
+	if err != nil {
+		return err
+	}
+	depot := registry.New(registry.Options{Mirrors: map[string]string{stage.Registry: w.registry}})
+	return depot.Attach(ctx, repositoryOfImage, beside.digest, bundle, evidence.PredicateType, authn.DefaultKeychain)
+}
+
+// check is what the pull request's check says of an overlay: its exit code, and its words.
+func (w *world) check(ctx context.Context, environment string) (output, error) {
+	return w.sluice(ctx, "check", "overlays/"+environment)
+}
+
+// passes is a review that wants every overlay to pass its own Gate.
+func (w *world) passes(environment string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := w.must(w.check(ctx, environment))
+		return err
+	}
+}
+
+// denied is a review that wants the check to say no, and why.
+func (w *world) denied(environment, why string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		out, err := w.check(ctx, environment)
+		if err != nil {
+			return err
+		}
+		if out.code != 1 || !strings.Contains(out.stdout, why) {
+			return fmt.Errorf("sluice check overlays/%s ends with %d, and should with 1 and say %q: %s%s", environment, out.code, why, out.stdout, out.stderr)
+		}
+		fmt.Printf("   the pull request's check says no: %s\n", why)
+		return nil
+	}
+}

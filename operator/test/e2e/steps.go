@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
+)
+
+type step struct {
+	title string
+	run   func(context.Context, *world) error
+}
+
+var steps = []step{
+	{"Four clusters run Sluice, one for each environment", clusters},
+	{"Argo CD runs with Sluice's health checks and actions", argoCD},
+	{"sluice init writes the fleet, and Argo CD syncs it into the cluster of each environment", fleet},
+	{"A new image goes from dev to prod, by merges alone, and only with evidence", delivery},
+	{"An unsigned image that is merged into prod is refused, and what ran runs on", unsigned},
+	{"Evidence of another image does not count", forged},
+	{"Rollback: the image before comes back by its digest, and its evidence is still there", rollback},
+	{"Workloads are paused, resumed and looked at again from Argo CD", actions},
+	{"Workloads were never OutOfSync because of Sluice", inSync},
+	{"Argo CD's own engine agrees with the tests of the scripts", engine},
+}
+
+func clusters(ctx context.Context, w *world) error {
+	if err := w.startClusters(ctx); err != nil {
+		return err
+	}
+	var err error
+	if w.first, err = w.buildSigned("1.0.0"); err != nil {
+		return err
+	}
+	return ok("%d operators are ready, each with its own webhooks, rights and key", len(w.environments))
+}
+
+func argoCD(ctx context.Context, w *world) error {
+	if err := w.serveRepository(ctx); err != nil {
+		return err
+	}
+	if err := w.startArgo(ctx); err != nil {
+		return err
+	}
+	if err := w.registerClusters(ctx); err != nil {
+		return err
+	}
+	return ok("repository server, both controllers and API are ready; four clusters are registered, with the rights that a fleet needs")
+}
+
+// fleet begins with an image that ran before there were Gates: someone signs for that.
+func fleet(ctx context.Context, w *world) error {
+	if err := w.makeFleet(ctx); err != nil {
+		return err
+	}
+	revision, err := w.repository.publish(ctx)
+	if err != nil {
+		return err
+	}
+	for _, e := range w.environments {
+		if err := w.attest(ctx, e, w.first); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"project.yaml", "applicationset.yaml"} {
+		objects, err := stage.Objects(w.repository.dir, filepath.Join("argocd", name))
+		if err != nil {
+			return err
+		}
+		if err := w.hub().stage.Cluster.Apply(ctx, objects); err != nil {
+			return err
+		}
+	}
+	images := map[string]release{}
+	for _, e := range w.environments {
+		images[e.name] = w.first
+	}
+	if err := w.settledEverywhere(ctx, revision, images); err != nil {
+		return err
+	}
+	w.mark(revision, w.environments...)
+	return ok("the ApplicationSet made four Applications; each is Synced and Healthy")
+}
+
+// mark notes that a commit changed environments.
+func (w *world) mark(revision string, changed ...*environment) {
+	for _, e := range changed {
+		e.revisions = append(e.revisions, revision)
+	}
+}
+
+func delivery(ctx context.Context, w *world) error {
+	var err error
+	if w.second, err = w.buildSigned("1.1.0"); err != nil {
+		return err
+	}
+	revision, err := w.merge(ctx, change{"web 1.1.0 in dev", func(context.Context) error { return w.setImage("dev", w.second) }, w.passes("dev")})
+	if err != nil {
+		return err
+	}
+	for i, e := range w.environments {
+		if err := w.delivered(ctx, e, revision, w.second); err != nil {
+			return err
+		}
+		w.mark(revision, e)
+		if i == len(w.environments)-1 {
+			break
+		}
+		next := w.environments[i+1]
+		if err := w.tooEarly(ctx, e, next); err != nil {
+			return err
+		}
+		if err := w.attest(ctx, e, w.second); err != nil {
+			return err
+		}
+		revision, err = w.merge(ctx, change{fmt.Sprintf("promote web 1.1.0 from %s to %s", e.name, next.name), func(ctx context.Context) error {
+			return w.promote(ctx, e.name, next.name, w.second)
+		}, w.passes(next.name)})
+		if err != nil {
+			return err
+		}
+	}
+	return ok("1.1.0 runs in prod; each environment had it signed by the one before, and nobody applied anything by hand")
+}
+
+// tooEarly proposes a promotion without evidence, which is not merged.
+func (w *world) tooEarly(ctx context.Context, from, to *environment) error {
+	before, err := w.repository.read("overlays/" + to.name + "/images/kustomization.yaml")
+	if err != nil {
+		return err
+	}
+	if err := w.promote(ctx, from.name, to.name, w.second); err != nil {
+		return err
+	}
+	err = w.denied(to.name, "image has no evidence that it passed environment "+from.name)(ctx)
+	return errors.Join(err, w.repository.write("overlays/"+to.name+"/images/kustomization.yaml", before))
+}
+
+func rollback(ctx context.Context, w *world) error {
+	prod := w.environment("prod")
+	revision, err := w.merge(ctx, change{"web back to 1.0.0 in prod", func(context.Context) error { return w.setImage("prod", w.first) }, w.passes("prod")})
+	if err != nil {
+		return err
+	}
+	if err := w.delivered(ctx, prod, revision, w.first); err != nil {
+		return err
+	}
+	w.mark(revision, prod)
+	for _, e := range w.environments[:3] {
+		if err := w.delivered(ctx, e, revision, w.second); err != nil {
+			return err
+		}
+	}
+	return ok("prod runs 1.0.0 again, and the others 1.1.0")
+}
