@@ -107,8 +107,8 @@ func (f *facts) close(ctx context.Context, s streams, outcome error) error {
 		f.caution(s)
 		return outcome
 	}
-	if f.recording == nil {
-		return outcome
+	if f.recording == nil || codeOf(outcome) == ExitUsage && f.recording.Images() == 0 {
+		return outcome // nothing was asked, and an older file is better than an empty one
 	}
 	for _, missing := range f.client.Complete(ctx) {
 		say(s.err, "sluice: not recorded: ", missing)

@@ -122,3 +122,18 @@ func TestOffline_RefusesWhatCannotBe(t *testing.T) {
 		}
 	}
 }
+
+func TestRecord_LeavesAnOlderFileWhereNothingWasAsked(t *testing.T) {
+	d := newDesk(t)
+	t.Chdir(d.dir)
+	d.run("", "verify", d.image("signed"), "--key", "key.pub", "--record", "signatures.jsonl").must(t, 0)
+	before, err := os.ReadFile("signatures.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.run("", "check", "gone.yaml", "--gate", "gate.yaml", "--record", "signatures.jsonl").must(t, 2)
+	after, err := os.ReadFile("signatures.jsonl")
+	if err != nil || string(after) != string(before) {
+		t.Errorf("the file is another one (%v)", err)
+	}
+}

@@ -61,7 +61,7 @@ the order of environments; 2 wrong flags, or a tree, branch or overlay that does
   sluice promote --from e2e --to prod --workload web --workload api
   sluice promote --from e2e --to prod --from-cluster --context e2e
   sluice promote --to prod --workload web --image registry.example.com/shop/web@sha256:…`,
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), s) },
 	}
 	f := c.Flags()
