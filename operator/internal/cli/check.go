@@ -130,16 +130,19 @@ func (o *checkOptions) judge(ctx context.Context, s streams, paths []string, fro
 	if o.changed != "" {
 		scope = newScope(o.changed)
 	}
-	in, err := readInput(ctx, s, o.root, paths, o.gates, scope)
+	in, err := collectInput(ctx, s, o.root, paths, o.gates, scope)
 	if err != nil {
 		return nil, nil, err
 	}
+	judge := gather.NewJudge(in.files, from, keys)
+	judge.Prepare(in.files.GateList)
+	in.admit(ctx)
 	out := &checked{}
 	if out.refused, err = disorder(in.workloads); err != nil {
 		return nil, nil, err
 	}
 	passed := in.narrow(s, scope)
-	for _, r := range judgeAll(ctx, gather.NewJudge(in.files, from, keys), s, in) {
+	for _, r := range judgeAll(ctx, judge, s, in) {
 		out.judged = append(out.judged, remembering(report.Judged{File: r.subject.file, Verdicts: r.verdicts, Place: r.subject.places()}))
 	}
 	if len(out.judged) == 0 && passed == 0 {

@@ -33,6 +33,8 @@ type input struct {
 	// others are judged by the Gates that name their kind.
 	others []subject
 	files  *gather.Files
+	// converter has the schemas of Workloads.
+	converter *conversion.Converter
 	// faults of the overlays that are checked, by overlay.Set.Key.
 	faults map[string][]report.Fault
 	// seen has the first of each object, by kind and name.
@@ -62,14 +64,19 @@ type subject struct {
 // readInput reads what is checked and what the Gates need. Gates, Exemptions, Namespaces,
 // ConfigMaps and Secrets count wherever they stand; Workloads only in paths.
 func readInput(ctx context.Context, s streams, root string, paths, gates []string, scope *scope) (*input, error) {
-	schemas, err := schema.Load(crds.Files)
+	in, err := collectInput(ctx, s, root, paths, gates, scope)
 	if err != nil {
-		return nil, usage("load schemas: %w", err)
+		return nil, err
 	}
-	workloads, err := conversion.New(schemas)
-	if err != nil {
-		return nil, usage("%w", err)
-	}
+	in.admit(ctx)
+	return in, nil
+}
+
+// collectInput is readInput before the schema was applied to Workloads.
+func collectInput(ctx context.Context, s streams, root string, paths, gates []string, scope *scope) (*input, error) {
+	// Kustomize builds on one core.
+	ready := sync.OnceValues(manifestSchemas)
+	go ready()
 	in := &input{seen: map[string]overlay.Object{}, faults: map[string][]report.Fault{}, files: &gather.Files{
 		OperatorNamespace: operatorNamespace,
 		Namespaces:        map[string]map[string]string{},
@@ -77,7 +84,9 @@ func readInput(ctx context.Context, s streams, root string, paths, gates []strin
 		Secrets:           map[string]map[string][]byte{},
 	}}
 	in.told = io.MultiWriter(s.err, &in.notes)
-	for i, path := range append(append([]string(nil), gates...), paths...) {
+	sources := append(append([]string(nil), gates...), paths...)
+	sets := make([]*overlay.Set, len(sources))
+	for i, path := range sources {
 		set, err := overlay.Load(root, path, s.in)
 		if err != nil {
 			return nil, usage("%w", err)
@@ -87,26 +96,59 @@ func readInput(ctx context.Context, s streams, root string, paths, gates []strin
 				return nil, err
 			}
 		}
+		sets[i] = set
 		in.looks = append(in.looks, set.Seen)
-		from := originsOf(set)
-		if i >= len(gates) {
-			in.faults[set.Key("")] = from.faults(set)
-		}
-		for _, o := range set.Objects {
-			if err := in.add(ctx, schemas, subject{file: o.File, path: o.Path, origins: from, key: set.Key(o.Path), object: o.Unstructured}, i >= len(gates)); err != nil {
-				return nil, err
-			}
+	}
+	schemas, err := ready()
+	if err != nil {
+		return nil, err
+	}
+	for i, set := range sets {
+		if err := in.addSet(ctx, schemas.Set, set, i >= len(gates)); err != nil {
+			return nil, err
 		}
 	}
-	in.admit(ctx, workloads)
+	in.converter = schemas.Converter
 	return in, nil
+}
+
+// kinds are the schemas of our kinds, and what turns one version of them into the other.
+type kinds struct {
+	*schema.Set
+	*conversion.Converter
+}
+
+func manifestSchemas() (kinds, error) {
+	schemas, err := schema.Load(crds.Files)
+	if err != nil {
+		return kinds{}, usage("load schemas: %w", err)
+	}
+	workloads, err := conversion.New(schemas)
+	if err != nil {
+		return kinds{}, usage("%w", err)
+	}
+	return kinds{schemas, workloads}, nil
+}
+
+// addSet adds what one source holds; checked says that it is judged too.
+func (in *input) addSet(ctx context.Context, schemas *schema.Set, set *overlay.Set, checked bool) error {
+	from := originsOf(set)
+	if checked {
+		in.faults[set.Key("")] = from.faults(set)
+	}
+	for _, o := range set.Objects {
+		if err := in.add(ctx, schemas, subject{file: o.File, path: o.Path, origins: from, key: set.Key(o.Path), object: o.Unstructured}, checked); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // admit applies the schema to every Workload, side by side: it is a fifth of the work of a
 // check that asks no registry.
-func (in *input) admit(ctx context.Context, workloads *conversion.Converter) {
+func (in *input) admit(ctx context.Context) {
 	inParallel(runtime.GOMAXPROCS(0), len(in.workloads), func(i int) {
-		in.workloads[i] = admit(ctx, workloads, in.workloads[i])
+		in.workloads[i] = admit(ctx, in.converter, in.workloads[i])
 	})
 }
 
