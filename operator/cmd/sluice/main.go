@@ -15,9 +15,9 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/cli"
 )
 
-// gcPercent is a little less than Go's own 100: a check of a thousand Workloads then stays
-// below the memory of conftest, for some hundredths of its time.
-const gcPercent = 80
+// gcPercent is half of Go's own: a check of a thousand Workloads then stays below the memory
+// of conftest, for some hundredths of its time.
+const gcPercent = 50
 
 func main() {
 	forgetStart()
