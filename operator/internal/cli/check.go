@@ -142,16 +142,19 @@ func (o *checkOptions) judge(ctx context.Context, s streams, paths []string, fro
 	if o.changed != "" {
 		scope = newScope(o.changed)
 	}
-	in, err := readInput(ctx, s, o.root, paths, o.gates, scope)
+	in, err := collectInput(ctx, s, o.root, paths, o.gates, scope)
 	if err != nil {
 		return nil, nil, err
 	}
+	judge := gather.NewJudge(in.files, from, keys)
+	judge.Prepare(in.files.GateList)
+	in.admit(ctx)
 	out := &checked{}
 	if out.refused, err = disorder(in.workloads); err != nil {
 		return nil, nil, err
 	}
 	passed := in.narrow(s, scope)
-	out.add(judgeAll(ctx, gather.NewJudge(in.files, from, keys), s, in))
+	out.add(judgeAll(ctx, judge, s, in))
 	if len(out.judged) == 0 && passed == 0 {
 		return nil, nil, usage("no Workload in %v, and nothing else that a Gate names: nothing was judged", paths)
 	}

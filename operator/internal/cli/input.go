@@ -33,6 +33,8 @@ type input struct {
 	// others are judged by the Gates that name their kind.
 	others []subject
 	files  *gather.Files
+	// converter has the schemas of Workloads.
+	converter *conversion.Converter
 	// faults of the overlays that are checked, by overlay.Set.Key.
 	faults map[string][]report.Fault
 	// seen has the first of each object, by kind and name.
@@ -59,31 +61,27 @@ type subject struct {
 	invalid  field.ErrorList
 }
 
-// reader fills an input, set by set.
-type reader struct {
-	*input
-	schemas   *schema.Set
-	workloads *conversion.Converter
+// kinds are the schemas of our kinds, and what turns one version of them into the other.
+type kinds struct {
+	*schema.Set
+	*conversion.Converter
 }
 
-// admission is the schemas of our kinds, and what takes a Workload through them. It is
-// compiled once, which takes a tenth of a second, and safe for concurrent use.
-var admission = sync.OnceValues(func() (a struct {
-	schemas   *schema.Set
-	workloads *conversion.Converter
-}, err error) {
-	if a.schemas, err = schema.Load(crds.Files); err != nil {
-		return a, fmt.Errorf("load schemas: %w", err)
+// known kinds are compiled once, which takes a tenth of a second, and safe for concurrent
+// use.
+var known = sync.OnceValues(func() (kinds, error) {
+	schemas, err := schema.Load(crds.Files)
+	if err != nil {
+		return kinds{}, usage("load schemas: %w", err)
 	}
-	a.workloads, err = conversion.New(a.schemas)
-	return a, err
+	workloads, err := conversion.New(schemas)
+	if err != nil {
+		return kinds{}, usage("%w", err)
+	}
+	return kinds{schemas, workloads}, nil
 })
 
-func newReader(s streams) (*reader, error) {
-	compiled, err := admission()
-	if err != nil {
-		return nil, usage("%w", err)
-	}
+func newInput(s streams) *input {
 	in := &input{seen: map[string]overlay.Object{}, faults: map[string][]report.Fault{}, files: &gather.Files{
 		OperatorNamespace: operatorNamespace,
 		Namespaces:        map[string]map[string]string{},
@@ -91,32 +89,27 @@ func newReader(s streams) (*reader, error) {
 		Secrets:           map[string]map[string][]byte{},
 	}}
 	in.told = io.MultiWriter(s.err, &in.notes)
-	return &reader{in, compiled.schemas, compiled.workloads}, nil
+	return in
 }
 
-// take takes a set in. Gates, Exemptions, Namespaces, ConfigMaps and Secrets count in any,
-// Workloads and the rest only where it is checked.
-func (r *reader) take(ctx context.Context, set *overlay.Set, checked bool) error {
-	r.looks = append(r.looks, set.Seen)
-	from := originsOf(set)
-	if checked {
-		r.faults[set.Key("")] = from.faults(set)
-	}
-	for _, o := range set.Objects {
-		if err := r.add(ctx, r.schemas, subject{file: o.File, path: o.Path, origins: from, key: set.Key(o.Path), object: o.Unstructured}, checked); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// readInput reads what is checked and what the Gates need.
+// readInput reads what is checked and what the Gates need. Gates, Exemptions, Namespaces,
+// ConfigMaps and Secrets count wherever they stand; Workloads only in paths.
 func readInput(ctx context.Context, s streams, root string, paths, gates []string, scope *scope) (*input, error) {
-	r, err := newReader(s)
+	in, err := collectInput(ctx, s, root, paths, gates, scope)
 	if err != nil {
 		return nil, err
 	}
-	for i, path := range append(append([]string(nil), gates...), paths...) {
+	in.admit(ctx)
+	return in, nil
+}
+
+// collectInput is readInput before the schema was applied to Workloads.
+func collectInput(ctx context.Context, s streams, root string, paths, gates []string, scope *scope) (*input, error) {
+	go func() { _, _ = known() }() // Kustomize builds on one core
+	in := newInput(s)
+	sources := append(append([]string(nil), gates...), paths...)
+	sets := make([]*overlay.Set, len(sources))
+	for i, path := range sources {
 		set, err := overlay.Load(root, path, s.in)
 		if err != nil {
 			return nil, usage("%w", err)
@@ -126,19 +119,42 @@ func readInput(ctx context.Context, s streams, root string, paths, gates []strin
 				return nil, err
 			}
 		}
-		if err := r.take(ctx, set, i >= len(gates)); err != nil {
+		sets[i] = set
+	}
+	for i, set := range sets {
+		if err := in.take(ctx, set, i >= len(gates)); err != nil {
 			return nil, err
 		}
 	}
-	r.admit(ctx, r.workloads)
-	return r.input, nil
+	return in, nil
+}
+
+// take takes a set in. Gates, Exemptions, Namespaces, ConfigMaps and Secrets count in any,
+// Workloads and the rest only where it is checked.
+func (in *input) take(ctx context.Context, set *overlay.Set, checked bool) error {
+	kinds, err := known()
+	if err != nil {
+		return err
+	}
+	in.converter = kinds.Converter
+	in.looks = append(in.looks, set.Seen)
+	from := originsOf(set)
+	if checked {
+		in.faults[set.Key("")] = from.faults(set)
+	}
+	for _, o := range set.Objects {
+		if err := in.add(ctx, kinds.Set, subject{file: o.File, path: o.Path, origins: from, key: set.Key(o.Path), object: o.Unstructured}, checked); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // admit applies the schema to every Workload, side by side: it is a fifth of the work of a
 // check that asks no registry.
-func (in *input) admit(ctx context.Context, workloads *conversion.Converter) {
+func (in *input) admit(ctx context.Context) {
 	inParallel(runtime.GOMAXPROCS(0), len(in.workloads), func(i int) {
-		in.workloads[i] = admit(ctx, workloads, in.workloads[i])
+		in.workloads[i] = admit(ctx, in.converter, in.workloads[i])
 	})
 }
 

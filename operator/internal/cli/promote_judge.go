@@ -19,25 +19,22 @@ import (
 // collects what the pull request tells.
 func (p *promoting) judge(ctx context.Context) error {
 	withoutFolder(p.changed.After)
-	r, err := newReader(p.s)
-	if err != nil {
-		return err
-	}
+	in := newInput(p.s)
 	for _, set := range p.rules {
-		if err := r.take(ctx, set, false); err != nil {
+		if err := in.take(ctx, set, false); err != nil {
 			return err
 		}
 	}
-	if err := r.take(ctx, p.changed.After, true); err != nil {
+	if err := in.take(ctx, p.changed.After, true); err != nil {
 		return err
 	}
-	r.admit(ctx, r.workloads)
-	p.onlyChanged(r.input)
+	in.admit(ctx)
+	p.onlyChanged(in)
 	loader := trust.New(trust.Options{})
 	var now checked
-	now.add(judgeAll(ctx, gather.NewJudge(r.files, newAsked(p.client), loader), p.s, r.input))
+	now.add(judgeAll(ctx, gather.NewJudge(in.files, newAsked(p.client), loader), p.s, in))
 	p.text.Judged = now.run()
-	if err := p.evidence(ctx, r.files, loader); err != nil {
+	if err := p.evidence(ctx, in.files, loader); err != nil {
 		return err
 	}
 	return p.compare(ctx)

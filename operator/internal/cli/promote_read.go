@@ -245,16 +245,13 @@ func (p *promoting) environment(name string, set *overlay.Set, gates []v1beta1.G
 
 // gatesOf are the Gates of some sets, each once.
 func (p *promoting) gatesOf(ctx context.Context, sets ...*overlay.Set) ([]v1beta1.Gate, error) {
-	r, err := newReader(streams{err: io.Discard}) // what is to be said of them is said when they judge
-	if err != nil {
-		return nil, err
-	}
+	in := newInput(streams{err: io.Discard}) // what is to be said of them is said when they judge
 	for _, set := range sets {
-		if err := r.take(ctx, set, false); err != nil {
+		if err := in.take(ctx, set, false); err != nil {
 			return nil, err
 		}
 	}
-	return r.files.GateList, nil
+	return in.files.GateList, nil
 }
 
 // pinnedIn are the Workloads of a set, with what pins them.

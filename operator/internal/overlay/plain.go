@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/resource"
@@ -97,7 +98,7 @@ func plainFile(file string, text []byte) ([]Object, error) {
 	}
 	out := make([]Object, 0, len(resources))
 	for _, r := range resources {
-		u, err := contentOf(r)
+		u, err := directly(r)
 		if err != nil {
 			return nil, err
 		}
@@ -112,6 +113,7 @@ func plainFile(file string, text []byte) ([]Object, error) {
 	return out, nil
 }
 
+// contentOf is an object as JSON has it.
 func contentOf(r *resource.Resource) (*unstructured.Unstructured, error) {
 	raw, err := r.MarshalJSON()
 	if err != nil {
@@ -119,6 +121,48 @@ func contentOf(r *resource.Resource) (*unstructured.Unstructured, error) {
 	}
 	u := &unstructured.Unstructured{}
 	return u, u.UnmarshalJSON(raw)
+}
+
+// directly is contentOf for an object that is as it was parsed, without writing it out and
+// reading it again. What JSON would change is left to contentOf.
+func directly(r *resource.Resource) (*unstructured.Unstructured, error) {
+	var content map[string]any
+	if err := r.YNode().Decode(&content); err != nil || !likeJSON(content) {
+		return contentOf(r)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	if u.GetKind() == "" || u.GetAPIVersion() == "" {
+		return contentOf(r)
+	}
+	return u, nil
+}
+
+// likeJSON makes integers those of a decoded JSON, and says whether all else is already.
+func likeJSON(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, field := range value {
+			if n, ok := field.(int); ok {
+				value[key] = int64(n)
+			} else if !utf8.ValidString(key) || !likeJSON(field) {
+				return false
+			}
+		}
+	case []any:
+		for i, item := range value {
+			if n, ok := item.(int); ok {
+				value[i] = int64(n)
+			} else if !likeJSON(item) {
+				return false
+			}
+		}
+	case string:
+		return utf8.ValidString(value)
+	case bool, nil:
+	default: // a fraction may be a whole number in JSON, and a date a text
+		return false
+	}
+	return true
 }
 
 // untouched says whether Kustomize leaves an object as it is: it refers to none by a field

@@ -13,15 +13,22 @@ import (
 func (s *Set) Defaulted(obj map[string]any, gvk schema.GroupVersionKind) map[string]any {
 	obj = runtime.DeepCopyJSON(obj)
 	delete(obj, "status")
-	defaulting.PruneNonNullableNullsWithoutDefaults(obj, s.kinds[gvk].structural)
-	defaulting.Default(obj, s.kinds[gvk].structural)
+	k, err := s.kinds[gvk]()
+	if err != nil {
+		panic(err)
+	}
+	defaulting.PruneNonNullableNullsWithoutDefaults(obj, k.structural)
+	defaulting.Default(obj, k.structural)
 	delete(obj, "status")
 	return obj
 }
 
 // Both are the two answers to whether an object is valid, without unknown fields.
 func (s *Set) Both(obj map[string]any, gvk schema.GroupVersionKind) (sure bool, errs field.ErrorList) {
-	k := s.kinds[gvk]
+	k, err := s.kinds[gvk]()
+	if err != nil {
+		panic(err)
+	}
 	pruning.Prune(obj, k.structural, true)
 	return k.sure.valid(obj), validation.ValidateCustomResource(nil, obj, k.validator)
 }

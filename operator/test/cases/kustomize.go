@@ -70,7 +70,7 @@ func check(ctx context.Context, files map[string]string, code int, says ...strin
 	}
 	defer done()
 	var out bytes.Buffer
-	args := []string{"check", filepath.Join(dir, "overlay"), "--root", dir, "--gate", filepath.Join(dir, "gate")}
+	args := []string{"check", "--no-cache", filepath.Join(dir, "overlay"), "--root", dir, "--gate", filepath.Join(dir, "gate")}
 	if got := cli.Main(ctx, args, strings.NewReader(""), &out, &out); got != code {
 		return fmt.Errorf("exit code %d and not %d: %s", got, code, out.String())
 	}

@@ -95,7 +95,7 @@ func TestOverlays_PassTheirOwnGate(t *testing.T) {
 		t.Run(environment, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			code := cli.Main(t.Context(), []string{
-				"check", filepath.Join(root, "kustomize", "overlays", environment), "--gate=" + signer, "--format=json",
+				"check", "--no-cache", filepath.Join(root, "kustomize", "overlays", environment), "--gate=" + signer, "--format=json",
 				"--registry-mirror=" + stage.Registry + "=" + registry.Host(),
 			}, nil, &stdout, &stderr)
 			if code != 0 {

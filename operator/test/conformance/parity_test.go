@@ -370,7 +370,7 @@ func (s *suite) fixture(t *testing.T, name string) *unstructured.Unstructured {
 func (s *suite) check(t *testing.T, name string) []byte {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	args := []string{"check", filepath.Join(fixtures, name+".yaml"), "--format=json", "--registry-mirror=" + stage.Registry + "=" + s.stage.RegistryAddress}
+	args := []string{"check", "--no-cache", filepath.Join(fixtures, name+".yaml"), "--format=json", "--registry-mirror=" + stage.Registry + "=" + s.stage.RegistryAddress}
 	for _, g := range s.gates {
 		args = append(args, "--gate="+g)
 	}

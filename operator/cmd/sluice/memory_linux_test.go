@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// mapped is how much of files is in memory, in KiB.
+func mapped(t *testing.T) int {
+	t.Helper()
+	raw, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(string(raw), "\n") {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "RssFile:" {
+			n, err := strconv.Atoi(fields[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatal("no RssFile")
+	return 0
+}
+
+func TestForgetStart_GivesPagesBack(t *testing.T) {
+	before := mapped(t)
+	forgetStart()
+	if after := mapped(t); after > before/2 {
+		t.Errorf("%d KiB of files in memory, and %d before", after, before)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	for line, want := range map[string]bool{
+		"00400000-02d0b000 r-xp 00000000 08:01 42 /bin/sluice":  true,
+		"00400000-02d0b000 r--p 00000000 08:01 42 /bin/sluice":  true,
+		"00400000-02d0b000 rw-p 00000000 08:01 42 /bin/sluice":  false,
+		"00400000-02d0b000 r--s 00000000 08:01 42 /bin/sluice":  false,
+		"00400000-02d0b000 r--p 00000000 08:01 42 /lib/libc.so": false,
+		"00400000-02d0b000 r--p 00000000 00:00 0":               false,
+		"02d0b000-00400000 r--p 00000000 08:01 42 /bin/sluice":  false,
+		"x-y r--p 00000000 08:01 42 /bin/sluice":                false,
+	} {
+		if _, _, ok := readOnly([]byte(line), "/bin/sluice"); ok != want {
+			t.Errorf("%s: %v", line, ok)
+		}
+	}
+	if start, length, _ := readOnly([]byte("1000-3000 r--p 0 0 1 /x"), "/x"); start != 0x1000 || length != 0x2000 {
+		t.Errorf("%x, %x", start, length)
+	}
+}
