@@ -152,9 +152,9 @@ type rendition struct {
 }
 
 func rendered(ctx context.Context, objects []overlay.Object) (*rendition, error) {
-	compiled, err := admission()
+	kinds, err := known()
 	if err != nil {
-		return nil, usage("%w", err)
+		return nil, err
 	}
 	out := &rendition{set: overlaydiff.Set{}}
 	for _, object := range objects {
@@ -167,7 +167,7 @@ func rendered(ctx context.Context, objects []overlay.Object) (*rendition, error)
 			out.written = append(out.written, object.Unstructured)
 			continue
 		}
-		if err := out.render(ctx, compiled.workloads, object); err != nil {
+		if err := out.render(ctx, kinds.Converter, object); err != nil {
 			return nil, err
 		}
 	}

@@ -145,14 +145,14 @@ func environmentsOf(dir string) ([]string, error) {
 }
 
 func (o *lintOptions) findings(ctx context.Context, dir string, names []string) ([]overlaylint.Finding, error) {
-	compiled, err := admission()
+	kinds, err := known()
 	if err != nil {
-		return nil, usage("%w", err)
+		return nil, err
 	}
 	var all []overlaylint.Finding
 	var environments []overlaylint.Environment
 	for _, name := range names {
-		found, e, err := o.environment(ctx, compiled.workloads, filepath.Join(dir, name), name)
+		found, e, err := o.environment(ctx, kinds.Converter, filepath.Join(dir, name), name)
 		if err != nil {
 			return nil, err
 		}
