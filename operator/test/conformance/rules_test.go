@@ -113,17 +113,12 @@ func (s *suite) judgeRuleObjects(t *testing.T) {
 	if err := s.stage.Cluster.Apply(t.Context(), append(s.objects(t, "testdata/rules/gate.yaml"), hooks...)); err != nil {
 		t.Fatal(err)
 	}
-	probe := s.objects(t, "testdata/rules/objects.yaml")
+	all := s.objects(t, "testdata/rules/objects.yaml")
+	probe := all[slices.IndexFunc(all, func(u *unstructured.Unstructured) bool { return u.GetName() == "everything" })]
+	probe.SetName("probe")
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		for _, u := range probe {
-			if u.GetName() != "everything" {
-				continue
-			}
-			u.SetName("probe")
-			err := s.client.Create(ctx, u.DeepCopy(), client.DryRunAll)
-			return err != nil && strings.Contains(err.Error(), "denied by gate rule-objects"), nil
-		}
-		return false, nil
+		err := s.client.Create(ctx, probe.DeepCopy(), client.DryRunAll)
+		return err != nil && strings.Contains(err.Error(), "denied by gate rule-objects"), nil
 	})
 	if err != nil {
 		t.Fatalf("wait for the webhook to be asked about bindings: %v", err)
