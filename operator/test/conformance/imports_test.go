@@ -15,7 +15,7 @@ const module = "github.com/sluice-dev/sluice/operator/"
 // only: decision code cannot reach I/O, and the gates cannot reach each other.
 var layers = map[string]int{
 	"internal/limits": -1, // the bounds of all, redact included
-	"internal/redact": 0, "api/": 0, "internal/strictjson": 0,
+	"internal/redact": 0, "api/": 0, "internal/footprint": 0, "internal/strictjson": 0,
 	"internal/gate": 1, "internal/evidence": 1, "internal/graph": 1, "internal/crdcompat": 1, "internal/revision": 1, "internal/metrics": 1, "internal/kustomize": 1, "internal/schema": 1, "internal/rollout": 1,
 	"internal/gate/": 2, "internal/images": 2, "internal/delta": 2, "internal/ignore": 2, "internal/render": 2, "internal/overlay": 2, "internal/report": 2, "internal/conversion": 2,
 	"internal/source": 3, "internal/registry": 3, "internal/trust": 3, "internal/analysis": 3, "internal/policyimport": 3, "internal/attest": 3, "internal/gate/signature": 3, // over gate/policy, for policies over attestations
