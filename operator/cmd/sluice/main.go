@@ -13,14 +13,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/operator/internal/cli"
+	"github.com/sluice-dev/sluice/operator/internal/footprint"
 )
 
-// gcPercent is half of Go's own: a check of a thousand Workloads then stays below the memory
-// of conftest, for some hundredths of its time.
-const gcPercent = 50
+// gcPercent is a little less than Go's own, by which a check of a thousand Workloads stays
+// below the memory of conftest. At 50 it takes 1.4 times as long, at 200 0.9 times.
+const gcPercent = 80
 
 func main() {
-	forgetStart()
+	footprint.Forget()
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-dev/sluice/operator/internal/footprint"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
@@ -149,6 +150,7 @@ func (o *checkOptions) judge(ctx context.Context, s streams, paths []string, fro
 	judge := gather.NewJudge(in.files, from, keys)
 	judge.Prepare(in.files.GateList)
 	in.admit(ctx)
+	footprint.Forget() // what reads YAML and schemas
 	out := &checked{}
 	if out.refused, err = disorder(in.workloads); err != nil {
 		return nil, nil, err

@@ -1,4 +1,5 @@
-package main
+// Package footprint keeps a short-lived program small.
+package footprint
 
 import (
 	"bufio"
@@ -10,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forgetStart gives back the pages of the executable that only the start needed: the
-// packages that the program is made of initialise themselves in all of its code and
-// constants, 60 MiB of which then count as its memory for as long as it runs. The kernel
-// maps a page again when it is looked at; nothing is lost, and where this fails nothing
-// is but memory.
-func forgetStart() {
+// Forget gives back the pages of the executable that are not in use: the packages that the
+// program is made of initialise themselves in all of its code and constants, 60 MiB of which
+// then count as its memory for as long as it runs, and a phase of the work that is over
+// leaves some too. The kernel maps a page again when it is looked at; nothing is lost, and
+// where this fails nothing is but memory.
+func Forget() {
 	executable, err := os.Executable()
 	if err != nil {
 		return

@@ -1,4 +1,4 @@
-package main
+package footprint
 
 import (
 	"os"
@@ -27,9 +27,9 @@ func mapped(t *testing.T) int {
 	return 0
 }
 
-func TestForgetStart_GivesPagesBack(t *testing.T) {
+func TestForget_GivesPagesBack(t *testing.T) {
 	before := mapped(t)
-	forgetStart()
+	Forget()
 	if after := mapped(t); after > before/2 {
 		t.Errorf("%d KiB of files in memory, and %d before", after, before)
 	}
