@@ -148,6 +148,9 @@ func (o *promoteOptions) run(ctx context.Context, s streams) error {
 	if len(p.text.Plan.Undone()) == 0 {
 		return p.report(nil)
 	}
+	if err := p.open(); err != nil {
+		return err
+	}
 	if err := p.change(); err != nil {
 		return err
 	}
@@ -157,7 +160,7 @@ func (o *promoteOptions) run(ctx context.Context, s streams) error {
 	return p.report(p.act(ctx))
 }
 
-// permitted holds the promotion against the order of environments and the windows.
+// permitted holds the promotion against the order of environments.
 func (p *promoting) permitted() error {
 	if err := p.known(p.to); err != nil {
 		return err
@@ -179,6 +182,11 @@ func (p *promoting) permitted() error {
 			return usage("%w", err)
 		}
 	}
+	return nil
+}
+
+// open holds it against the windows of the target, once there is something to do.
+func (p *promoting) open() error {
 	for _, g := range p.environments[p.to].gates {
 		frozen, err := frozen(g, p.now)
 		if err != nil {
