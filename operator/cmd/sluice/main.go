@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/operator/internal/cli"
-	"github.com/sluice-dev/sluice/operator/internal/footprint"
 )
 
 // gcPercent is a little less than Go's own, by which a check of a thousand Workloads stays
@@ -21,7 +20,6 @@ import (
 const gcPercent = 80
 
 func main() {
-	footprint.Forget()
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}

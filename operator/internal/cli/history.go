@@ -148,10 +148,11 @@ func (o *historyOptions) demands(ctx context.Context, s streams) ([]gate.Config,
 	loader := trust.New(trust.Options{})
 	var configs []gate.Config
 	if len(o.gates) > 0 {
-		in, err := readInput(ctx, s, o.root, nil, o.gates, nil)
+		r, err := read(ctx, s, o.root, nil, o.gates, "")
 		if err != nil {
 			return nil, err
 		}
+		in := r.worlds[0] // what --gate names is one
 		configs = demandsOf(ctx, in.files.GateList, in.files, loader)
 	}
 	if len(o.keys) > 0 {

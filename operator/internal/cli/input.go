@@ -43,8 +43,6 @@ type input struct {
 	told io.Writer
 	// notes are those lines.
 	notes bytes.Buffer
-	// looks are what was looked at for each source, in order.
-	looks []*overlay.Seen
 }
 
 // subject is one object to judge, or what its schema has against it. workload is nil for
@@ -92,43 +90,6 @@ func newInput(s streams) *input {
 	return in
 }
 
-// readInput reads what is checked and what the Gates need. Gates, Exemptions, Namespaces,
-// ConfigMaps and Secrets count wherever they stand; Workloads only in paths.
-func readInput(ctx context.Context, s streams, root string, paths, gates []string, scope *scope) (*input, error) {
-	in, err := collectInput(ctx, s, root, paths, gates, scope)
-	if err != nil {
-		return nil, err
-	}
-	in.admit(ctx)
-	return in, nil
-}
-
-// collectInput is readInput before the schema was applied to Workloads.
-func collectInput(ctx context.Context, s streams, root string, paths, gates []string, scope *scope) (*input, error) {
-	go func() { _, _ = known() }() // Kustomize builds on one core
-	in := newInput(s)
-	sources := append(append([]string(nil), gates...), paths...)
-	sets := make([]*overlay.Set, len(sources))
-	for i, path := range sources {
-		set, err := overlay.Load(root, path, s.in)
-		if err != nil {
-			return nil, usage("%w", err)
-		}
-		if scope != nil {
-			if err := scope.note(ctx, path, set, i < len(gates)); err != nil {
-				return nil, err
-			}
-		}
-		sets[i] = set
-	}
-	for i, set := range sets {
-		if err := in.take(ctx, set, i >= len(gates)); err != nil {
-			return nil, err
-		}
-	}
-	return in, nil
-}
-
 // take takes a set in. Gates, Exemptions, Namespaces, ConfigMaps and Secrets count in any,
 // Workloads and the rest only where it is checked.
 func (in *input) take(ctx context.Context, set *overlay.Set, checked bool) error {
@@ -137,7 +98,6 @@ func (in *input) take(ctx context.Context, set *overlay.Set, checked bool) error
 		return err
 	}
 	in.converter = kinds.Converter
-	in.looks = append(in.looks, set.Seen)
 	from := originsOf(set)
 	if checked {
 		in.faults[set.Key("")] = from.faults(set)

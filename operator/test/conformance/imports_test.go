@@ -16,7 +16,6 @@ const module = "github.com/sluice-dev/sluice/operator/"
 var layers = map[string]int{
 	"internal/limits":                 -1, // the bounds of all, redact included
 	"api/":                            0,
-	"internal/footprint":              0,
 	"internal/redact":                 0,
 	"internal/strictjson":             0,
 	"internal/argocd":                 1,
