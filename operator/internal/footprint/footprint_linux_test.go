@@ -35,22 +35,26 @@ func TestForget_GivesPagesBack(t *testing.T) {
 	}
 }
 
-func TestReadOnly(t *testing.T) {
+func TestClean(t *testing.T) {
 	for line, want := range map[string]bool{
-		"00400000-02d0b000 r-xp 00000000 08:01 42 /bin/sluice":  true,
-		"00400000-02d0b000 r--p 00000000 08:01 42 /bin/sluice":  true,
-		"00400000-02d0b000 rw-p 00000000 08:01 42 /bin/sluice":  false,
-		"00400000-02d0b000 r--s 00000000 08:01 42 /bin/sluice":  false,
-		"00400000-02d0b000 r--p 00000000 08:01 42 /lib/libc.so": false,
-		"00400000-02d0b000 r--p 00000000 00:00 0":               false,
-		"02d0b000-00400000 r--p 00000000 08:01 42 /bin/sluice":  false,
-		"x-y r--p 00000000 08:01 42 /bin/sluice":                false,
+		"00400000-02d0b000 r-xp 00000000 08:01 42 /bin/sluice\nRss: 4 kB\nAnonymous: 0 kB": true,
+		"00400000-02d0b000 r--p 00000000 08:01 42 /bin/sluice\nAnonymous: 0 kB":            true,
+		// Filled in by the dynamic linker, and only then read-only.
+		"00400000-02d0b000 r--p 00000000 08:01 42 /bin/sluice\nAnonymous: 4 kB":  false,
+		"00400000-02d0b000 r--p 00000000 08:01 42 /bin/sluice\nRss: 0 kB":        false,
+		"00400000-02d0b000 rw-p 00000000 08:01 42 /bin/sluice\nAnonymous: 0 kB":  false,
+		"00400000-02d0b000 r--s 00000000 08:01 42 /bin/sluice\nAnonymous: 0 kB":  false,
+		"00400000-02d0b000 r--p 00000000 08:01 42 /lib/libc.so\nAnonymous: 0 kB": false,
+		"00400000-02d0b000 r--p 00000000 00:00 0\nAnonymous: 0 kB":               false,
+		"02d0b000-00400000 r--p 00000000 08:01 42 /bin/sluice\nAnonymous: 0 kB":  false,
+		"x-y r--p 00000000 08:01 42 /bin/sluice\nAnonymous: 0 kB":                false,
 	} {
-		if _, _, ok := readOnly([]byte(line), "/bin/sluice"); ok != want {
-			t.Errorf("%s: %v", line, ok)
+		if found := clean(strings.NewReader(line+"\n"), "/bin/sluice"); len(found) > 0 != want {
+			t.Errorf("%s: %v", line, found)
 		}
 	}
-	if start, length, _ := readOnly([]byte("1000-3000 r--p 0 0 1 /x"), "/x"); start != 0x1000 || length != 0x2000 {
-		t.Errorf("%x, %x", start, length)
+	found := clean(strings.NewReader("1000-3000 r--p 0 0 1 /x\nAnonymous: 0 kB\n3000-4000 r--p 0 0 1 /x\nAnonymous: 4 kB\n"), "/x")
+	if len(found) != 1 || found[0] != (part{0x1000, 0x2000}) {
+		t.Errorf("%v", found)
 	}
 }
