@@ -8,12 +8,20 @@ SHELL := /bin/sh
 TOOLS := bin/tools
 CONTROLPLANE := $(TOOLS)/etcd $(TOOLS)/kube-apiserver $(TOOLS)/kube-controller-manager $(TOOLS)/kubectl
 POLICYTOOLS := $(TOOLS)/opa $(TOOLS)/kustomize
-TESTTOOLS := $(TOOLS)/cosign $(TOOLS)/prometheus $(TOOLS)/actionlint
+TESTTOOLS := $(TOOLS)/cosign $(TOOLS)/prometheus $(TOOLS)/actionlint $(TOOLS)/helm $(TOOLS)/operator-verify
 DELIVERYTOOLS := $(TOOLS)/argocd $(TOOLS)/miniredis
 SOURCES := $(shell find operator policies kustomize/base/crds -name '*.go' -o -name '*.rego' -o -path '*crds/*.yaml') go.mod go.sum
 IMAGE ?= registry.example.com/sluice/manager:dev
 OVERLAYS := dev ci e2e prod
 FUZZTIME ?= 10s
+# Of a release: where its images go, and how they are signed (without flags: by identity).
+VERSION ?= 0.0.0-dev
+REPOSITORY ?= registry.example.com/sluice
+PLATFORMS ?= linux/amd64 linux/arm64
+DIST ?= dist
+SIGN ?= --yes
+HELM_FLAGS ?=
+IMAGETOOL = SOURCE_DATE_EPOCH=$(shell git log -1 --format=%ct) go run ./operator/packaging/image --version=$(VERSION)
 N ?= 1000
 
 ##@ Start here
@@ -37,7 +45,7 @@ e2e: build tools $(DELIVERYTOOLS) bin/e2e ## Deliver an image from dev to prod w
 	@bin/e2e $(if $(KEEP),--keep)
 
 .PHONY: cases
-cases: ## Run the known cases, each with its right answer and ours
+cases: tools ## Run the known cases, each with its right answer and ours
 	@go run ./operator/test/cases
 
 ##@ Build
@@ -55,6 +63,64 @@ bin/demo bin/e2e bin/benchreconcile: bin/%: $(SOURCES)
 .PHONY: image
 image: ## Build the operator's image (needs Docker): IMAGE=...
 	docker build -t $(IMAGE) .
+
+##@ Release it
+
+# The digest is the same wherever the commit is built with this Go and these authorities.
+.PHONY: image-oci
+image-oci: ## Build the operator's image for PLATFORMS without Docker, and push it to REPOSITORY
+	@mkdir -p $(DIST)
+	@for p in $(PLATFORMS); do \
+		GOOS=$${p%/*} GOARCH=$${p#*/} go build -trimpath -ldflags "-s -w" -o $(DIST)/manager_$${p%/*}_$${p#*/} ./operator/cmd/manager || exit 1; done
+	$(IMAGETOOL) push $(REPOSITORY)/manager:$(VERSION) $(MANAGERS) > $(DIST)/image.txt
+	$(IMAGETOOL) sbom $(MANAGERS) > $(DIST)/sbom.spdx.json
+	SOURCE_COMMIT=$$(git rev-parse HEAD) $(IMAGETOOL) provenance > $(DIST)/provenance.json
+	@cat $(DIST)/image.txt
+MANAGERS = $(foreach p,$(PLATFORMS),$(DIST)/manager_$(subst /,_,$(p)))
+
+.PHONY: chart-oci
+chart-oci: $(TOOLS)/helm ## Pack the chart with the image that was pushed, and push it to REPOSITORY/charts
+	hack/chart/package $(TOOLS)/helm $(VERSION) $$(cat $(DIST)/image.txt) $(DIST)
+	$(TOOLS)/helm push $(HELM_FLAGS) $(DIST)/sluice-$(VERSION).tgz oci://$(REPOSITORY)/charts > $(DIST)/chart.log 2>&1 || { cat $(DIST)/chart.log; exit 1; }
+	@sed -n 's|^Digest: |$(REPOSITORY)/charts/sluice@|p' $(DIST)/chart.log > $(DIST)/chart.txt
+	@test -s $(DIST)/chart.txt && cat $(DIST)/chart.txt
+
+.PHONY: bundle-oci
+bundle-oci: $(TOOLS)/operator-verify ## Make the OLM bundle of the image that was pushed, and push it to REPOSITORY
+	go run ./operator/packaging/bundle $(DIST)/bundle $$(sed 's|@|:$(VERSION)@|' $(DIST)/image.txt)
+	$(TOOLS)/operator-verify manifests $(DIST)/bundle
+	$(IMAGETOOL) bundle $(REPOSITORY)/bundle:$(VERSION) $(DIST)/bundle > $(DIST)/bundle.txt
+	@cat $(DIST)/bundle.txt
+
+.PHONY: sign
+sign: $(TOOLS)/cosign ## Sign what was pushed, and attest how it was built and of what; SIGN=cosign's flags
+	$(TOOLS)/cosign sign $(SIGN) $$(cat $(DIST)/image.txt $(DIST)/chart.txt $(DIST)/bundle.txt)
+	$(TOOLS)/cosign attest $(SIGN) --type=spdxjson --predicate=$(DIST)/sbom.spdx.json $$(cat $(DIST)/image.txt)
+	$(TOOLS)/cosign attest $(SIGN) --type=slsaprovenance1 --predicate=$(DIST)/provenance.json $$(cat $(DIST)/image.txt)
+
+.PHONY: release-binaries
+release-binaries: ## Build the command for every platform into DIST, with checksums and the krew manifest
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) hack/release-binaries $(VERSION) $(DIST)
+
+.PHONY: sign-binaries
+sign-binaries: $(TOOLS)/cosign ## Sign the checksums of the release's files
+	$(TOOLS)/cosign sign-blob $(SIGN) --bundle=$(DIST)/checksums.txt.sigstore.json $(DIST)/checksums.txt > /dev/null
+
+.PHONY: release-notes
+release-notes: ## Write the changelog's part about VERSION to DIST
+	@mkdir -p $(DIST)
+	@awk -v want='## [$(VERSION)]' 'index($$0, "## ") == 1 { on = index($$0, want) == 1; next } on' CHANGELOG.md > $(DIST)/notes.md
+	@test -s $(DIST)/notes.md || { echo 'CHANGELOG.md has nothing about $(VERSION)'; exit 1; }
+
+.PHONY: promote
+promote: bin/sluice ## Propose what runs in FROM for TO, as a pull request where there is a token
+	bin/sluice promote --from=$(FROM) --to=$(TO) --overlays=kustomize/overlays
+
+.PHONY: pipeline
+pipeline: build $(TOOLS)/cosign $(TOOLS)/helm $(TOOLS)/operator-verify ## Run the release and the promotion against a registry on this machine, and check what comes of it
+	@go run ./operator/test/pipeline
+
+##@ Tools
 
 .PHONY: tools
 tools: $(CONTROLPLANE) $(POLICYTOOLS) ## Build the control plane, kubectl, opa and kustomize into bin/tools
@@ -83,6 +149,10 @@ $(TOOLS)/argocd: hack/tools/argocd/go.sum
 # In Redis's place where that is not installed: for Argo CD it is a cache and no more.
 $(TOOLS)/miniredis: hack/tools/argocd/go.sum hack/tools/argocd/miniredis/main.go
 	@hack/tools/build argocd ./miniredis $@ '10 s'
+$(TOOLS)/helm: hack/tools/helm/go.sum
+	@hack/tools/build helm helm.sh/helm/v4/cmd/helm $@ '1 min'
+$(TOOLS)/operator-verify: hack/tools/bundle/go.sum
+	@hack/tools/build bundle github.com/operator-framework/api/cmd/operator-verify $@ '30 s'
 $(TOOLS)/controller-gen: hack/tools/codegen/go.sum
 	@hack/tools/build codegen sigs.k8s.io/controller-tools/cmd/controller-gen $@ '30 s'
 $(TOOLS)/staticcheck: hack/tools/lint/go.sum
@@ -95,13 +165,15 @@ $(TOOLS)/actionlint: hack/tools/lint/go.sum
 ##@ Keep it right
 
 .PHONY: generate
-generate: $(TOOLS)/controller-gen ## Write everything that is generated: deepcopy, CRDs, RBAC, docs
+generate: $(TOOLS)/controller-gen $(TOOLS)/kustomize ## Write everything that is generated: deepcopy, CRDs, RBAC, docs, chart, bundle
 	$(TOOLS)/controller-gen object paths=./operator/api/...
 	$(TOOLS)/controller-gen crd:crdVersions=v1 output:crd:dir=kustomize/base/crds paths=./operator/api/...
 	$(TOOLS)/controller-gen rbac:roleName=sluice-manager output:rbac:dir=kustomize/base/rbac paths=./operator/internal/...
 	go run ./operator/internal/gate/policy/policydocs > docs/policies.md
 	go run ./operator/internal/rollout/rolloutdocs docs/rollout.md
 	go run ./operator/internal/argocd/argocdconfig > kustomize/argocd/config/argocd-cm.yaml
+	hack/chart/generate $(TOOLS)/kustomize charts/sluice/files
+	go run ./operator/packaging/bundle bundle
 
 .PHONY: verify
 verify: generate lint overlays crd-check ## Fail if anything generated, formatted, linted or built is off
@@ -118,8 +190,9 @@ lint: $(TOOLS)/staticcheck $(TOOLS)/deadcode $(TOOLS)/actionlint $(TOOLS)/opa ##
 	$(TOOLS)/actionlint
 
 .PHONY: overlays
-overlays: $(TOOLS)/kustomize ## Build every overlay with stock kustomize
+overlays: $(TOOLS)/kustomize bin/sluice ## Build every overlay with stock kustomize, and lint them
 	@for o in $(OVERLAYS); do $(TOOLS)/kustomize build kustomize/overlays/$$o > /dev/null && echo "kustomize/overlays/$$o builds" || exit 1; done
+	@bin/sluice lint overlays kustomize/overlays --expect=spec.storage.retain
 
 .PHONY: bench
 bench: tools ## Run the benchmarks, with allocations
@@ -159,6 +232,7 @@ deploy: install ## Install CRDs and operator into the cluster of the current con
 undeploy: $(TOOLS)/kubectl ## Remove the operator; CRDs and Workloads stay, so delete Workloads first
 	$(TOOLS)/kubectl delete --ignore-not-found -k kustomize/base/webhook
 	$(TOOLS)/kubectl delete --ignore-not-found -k kustomize/base/manager
+	$(TOOLS)/kubectl delete --ignore-not-found -k kustomize/base/rbac
 
 .PHONY: clean
 clean: ## Remove what was built, tools included

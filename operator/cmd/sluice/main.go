@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -14,7 +15,14 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/cli"
 )
 
+// gcPercent is a little less than Go's own, by which a check of a thousand Workloads stays
+// below the memory of conftest. At 50 it takes 1.4 times as long, at 200 0.9 times.
+const gcPercent = 80
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	// The local cluster's clients log to a global logger, which prints a stack when nobody set it.
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -245,9 +245,35 @@ var refusals = map[string]struct {
 	"one authority twice": {func(g *v1beta1.Gate) {
 		g.Spec.Images[0].Authorities = []v1beta1.Authority{{Name: "a", Key: &v1beta1.PublicKey{Inline: signer.PublicPEM}}, {Name: "a", Key: &v1beta1.PublicKey{Inline: signer.PublicPEM}}}
 	}, rule + ".authorities[1].name"},
+	"a key elsewhere for evidence of another environment": {func(g *v1beta1.Gate) {
+		g.Spec.RequirePromotionFrom = &v1beta1.RequirePromotionFrom{Environment: "ci", Authorities: []v1beta1.Authority{{Key: &v1beta1.PublicKey{Secret: elsewhere}}}}
+	}, "spec.requirePromotionFrom.authorities[0].key.secret.namespace"},
+	"a key to sign with":                      {attests(func(*v1beta1.Attest) {}), ""},
+	"a key to sign with elsewhere":            {attests(func(a *v1beta1.Attest) { a.Key = v1beta1.PrivateKey{Secret: elsewhere} }), "spec.attest.key.secret.namespace"},
+	"a key to sign with and no other service": {attests(func(a *v1beta1.Attest) { a.Key.KMS = "awskms://alias/e2e" }), "spec.attest.key.kms"},
+	"two keys to sign with":                   {attests(func(a *v1beta1.Attest) { a.Key.Secret = elsewhere }), "spec.attest.key"},
+	"a soak of a year":                        {attests(func(a *v1beta1.Attest) { a.Soak = &metav1.Duration{Duration: 8760 * time.Hour} }), "spec.attest.soak"},
+	"credentials to push with elsewhere": {attests(func(a *v1beta1.Attest) {
+		a.RegistrySecret = &v1beta1.NamespacedName{Name: "push", Namespace: "shop"}
+	}), "spec.attest.registrySecret.namespace"},
+	"evidence of its own by a key elsewhere": {attests(func(a *v1beta1.Attest) {
+		a.Authorities = []v1beta1.Authority{{Key: &v1beta1.PublicKey{Secret: elsewhere}}}
+	}), "spec.attest.authorities[0].key.secret.namespace"},
+	"evidence of its own by anybody": {attests(func(a *v1beta1.Attest) { a.Authorities = []v1beta1.Authority{{Name: "a"}} }), "spec.attest.authorities[0]"},
 	"a selector that is none": {func(g *v1beta1.Gate) {
 		g.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
 	}, "spec.match"},
+}
+
+// elsewhere is a key in a namespace that is not the operator's.
+var elsewhere = &v1beta1.SecretKeyRef{NamespacedName: v1beta1.NamespacedName{Name: "s", Namespace: "shop"}, Key: "k"}
+
+// attests has the Gate attest with a key in Vault, changed.
+func attests(change func(*v1beta1.Attest)) func(*v1beta1.Gate) {
+	return func(g *v1beta1.Gate) {
+		g.Spec.Attest = &v1beta1.Attest{Key: v1beta1.PrivateKey{KMS: "hashivault://e2e"}}
+		change(g.Spec.Attest)
+	}
 }
 
 func authority(a v1beta1.Authority) func(*v1beta1.Gate) {

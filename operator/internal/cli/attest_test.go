@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -167,4 +168,35 @@ func TestAttest_SaysWhatIsWrongWithItsFlags(t *testing.T) {
 	command(t, cli.ExitUndecided, "500", "history", depot.Host()+"/shop/app@"+digest, "--key="+public)
 	t.Setenv("COSIGN_PASSWORD", "wrong")
 	command(t, cli.ExitUsage, "COSIGN_PASSWORD", "attest", image, "--environment=e2e", "--key="+private)
+}
+
+func TestHistory_EvidenceOfTheGatesOwnEnvironmentCountsByItsOwnAuthorities(t *testing.T) {
+	key, private, _ := newKeys(t)
+	own, ownPrivate, _ := newKeys(t)
+	depot := testkit.NewRegistry(testkit.RegistryOptions{Referrers: true})
+	t.Cleanup(depot.Close)
+	image := depot.Host() + "/shop/app:1"
+	if _, err := testkit.PushImage(image, "app"); err != nil {
+		t.Fatal(err)
+	}
+	attests := "  attest:\n    key: {kms: hashivault://prod}\n    authorities:\n    - name: prod-attestor\n      key:\n        inline: |\n          " +
+		strings.ReplaceAll(strings.TrimSpace(own.PublicPEM), "\n", "\n          ") + "\n"
+	gate := promotionGate(t, key, "") // ends with what the authorities of e2e are
+	raw, err := os.ReadFile(gate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate = file(t, "gate.yaml", append(raw, attests...))
+	command(t, cli.ExitPass, "PASSED in environment e2e", "attest", image, "--environment=e2e", "--key="+private)
+	command(t, cli.ExitPass, "PASSED in environment prod", "attest", image, "--environment=prod", "--key="+ownPrivate)
+	command(t, cli.ExitPass, "PASSED in environment dev", "attest", image, "--environment=dev", "--key="+ownPrivate)
+	shown := command(t, cli.ExitPass, "e2e -> prod  Allow", "history", image, "--gate="+gate)
+	for _, line := range strings.Split(shown, "\n") {
+		if strings.Contains(line, "  prod  PASSED") != strings.Contains(line, "signed by prod-attestor") || strings.Contains(line, "  dev  PASSED") != strings.Contains(line, "NOT VERIFIED") {
+			t.Errorf("%s", line)
+		}
+	}
+	if !strings.Contains(shown, "prod-attestor") {
+		t.Error(shown)
+	}
 }

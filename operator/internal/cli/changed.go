@@ -193,8 +193,8 @@ type scope struct {
 	touched map[string]bool
 }
 
-func newScope(base string) *scope {
-	return &scope{base: base, trees: map[string]*changes{}, touched: map[string]bool{}}
+func newScope(base string, trees map[string]*changes) *scope {
+	return &scope{base: base, trees: trees, touched: map[string]bool{}}
 }
 
 // note takes in what was read for one path. rules says that it was named by --gate.

@@ -79,7 +79,8 @@ func checkCommand(s streams) *cobra.Command {
 PATH is a folder with a kustomization, another folder, a file, or - for standard input.
 Gates, Exemptions, Namespaces (their labels decide which Gate applies) and the ConfigMaps
 and Secrets that Gates name are taken from PATH and from --gate. Dependencies among the
-Workloads may not be a cycle.
+Workloads may not be a cycle. Of several overlays that each bring a Gate, as those of a
+fleet do, each is judged by its own, apart from the others.
 
 With --changed only objects are judged whose files, or the files of their overlay, differ
 from a Git branch, tag or commit, in commits since then or in the work tree. Where a Gate
@@ -127,38 +128,52 @@ func (o *checkOptions) run(ctx context.Context, s streams, facts *facts, paths [
 		return was.finish(s, write)
 	}
 	from, keys := newAsked(facts.client), &fetching{Keys: facts.keys}
-	in, now, err := o.judge(ctx, s, paths, from, keys)
+	was, now, err := o.judge(ctx, s, paths, from, keys)
 	if err != nil {
 		return err
 	}
 	outcome := now.finish(s, write)
-	k.keep(in, now, from, keys)
+	k.keep(was, now, from, keys)
 	return outcome
 }
 
 // judge reads everything and judges it.
-func (o *checkOptions) judge(ctx context.Context, s streams, paths []string, from gather.Registry, keys gather.Keys) (*input, *checked, error) {
-	var scope *scope
-	if o.changed != "" {
-		scope = newScope(o.changed)
-	}
-	in, err := readInput(ctx, s, o.root, paths, o.gates, scope)
+func (o *checkOptions) judge(ctx context.Context, s streams, paths []string, from gather.Registry, keys gather.Keys) (*reading, *checked, error) {
+	r, err := read(ctx, s, o.root, paths, o.gates, o.changed)
 	if err != nil {
 		return nil, nil, err
 	}
-	out := &checked{}
-	if out.refused, err = disorder(in.workloads); err != nil {
-		return nil, nil, err
+	out, passed := &checked{}, 0
+	for _, w := range r.worlds {
+		n, err := out.judge(ctx, s, w, from, keys)
+		if err != nil {
+			return nil, nil, err
+		}
+		passed += n
 	}
-	passed := in.narrow(s, scope)
-	for _, r := range judgeAll(ctx, gather.NewJudge(in.files, from, keys), s, in) {
-		out.judged = append(out.judged, remembering(report.Judged{File: r.subject.file, Verdicts: r.verdicts, Place: r.subject.places()}))
+	if passed > 0 {
+		say(s.err, "sluice: ", fmt.Sprintf("%d objects are as they are in %s, and are not judged", passed, o.changed))
 	}
 	if len(out.judged) == 0 && passed == 0 {
 		return nil, nil, usage("no Workload in %v, and nothing else that a Gate names: nothing was judged", paths)
 	}
-	out.wrong, out.told = in.wrong(scope), in.notes.String()
-	return in, out, nil
+	return r, out, nil
+}
+
+// judge judges what belongs together, and returns how many objects were passed over.
+func (c *checked) judge(ctx context.Context, s streams, w *world, from gather.Registry, keys gather.Keys) (int, error) {
+	judge := gather.NewJudge(w.files, from, keys)
+	judge.Prepare(w.files.GateList)
+	w.admit(ctx)
+	refused, err := disorder(w.workloads)
+	if err != nil {
+		return 0, err
+	}
+	passed := w.narrow(s)
+	c.add(judgeAll(ctx, judge, s, w.input))
+	c.refused, c.wrong = append(c.refused, refused...), append(c.wrong, w.wrong()...)
+	c.told += w.notes.String()
+	return passed, nil
 }
 
 // finish writes the result; its error is the outcome.

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/sluice-dev/sluice/kustomize/base/crds"
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/conversion"
 	"github.com/sluice-dev/sluice/operator/internal/delta"
@@ -21,7 +20,6 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
 	"github.com/sluice-dev/sluice/operator/internal/overlaydiff"
 	"github.com/sluice-dev/sluice/operator/internal/render"
-	"github.com/sluice-dev/sluice/operator/internal/schema"
 )
 
 // againstCluster is the word that stands for the cluster in --against.
@@ -154,13 +152,9 @@ type rendition struct {
 }
 
 func rendered(ctx context.Context, objects []overlay.Object) (*rendition, error) {
-	schemas, err := schema.Load(crds.Files)
+	kinds, err := known()
 	if err != nil {
-		return nil, usage("load schemas: %w", err)
-	}
-	converter, err := conversion.New(schemas)
-	if err != nil {
-		return nil, usage("%w", err)
+		return nil, err
 	}
 	out := &rendition{set: overlaydiff.Set{}}
 	for _, object := range objects {
@@ -173,7 +167,7 @@ func rendered(ctx context.Context, objects []overlay.Object) (*rendition, error)
 			out.written = append(out.written, object.Unstructured)
 			continue
 		}
-		if err := out.render(ctx, converter, object); err != nil {
+		if err := out.render(ctx, kinds.Converter, object); err != nil {
 			return nil, err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/evidence"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gate/promotion"
@@ -20,6 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/redact"
+	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
 
@@ -105,16 +107,7 @@ func (o *historyOptions) run(ctx context.Context, s streams, image string) error
 	if err != nil {
 		return err
 	}
-	found := gate.Image{
-		Ref: image, Repository: ref.Repository, Tag: ref.Tag, Pinned: ref.Pinned(), Digest: ref.Digest,
-		Locations: []gate.Location{{Object: "Image/" + image}},
-	}
-	everything := func(context.Context, *gate.Image) bool { return false }
-	gather.Evidence(ctx, client, everything, configs, &found, nil, nil)
-	if found.Unavailable != "" {
-		return &exit{code: ExitUndecided, err: fmt.Errorf("%s: %s", image, found.Unavailable)}
-	}
-	out, err := follow(ctx, configs, &found)
+	out, err := chainOf(ctx, client, configs, image, ref)
 	if err != nil {
 		return err
 	}
@@ -124,21 +117,43 @@ func (o *historyOptions) run(ctx context.Context, s streams, image string) error
 	return out.outcome()
 }
 
+// chainOf reads what lies beside an image, and asks each of the Gates.
+func chainOf(ctx context.Context, client *registry.Client, configs []gate.Config, image string, ref images.Reference) (chain, error) {
+	found := gate.Image{
+		Ref: image, Repository: ref.Repository, Tag: ref.Tag, Pinned: ref.Pinned(), Digest: ref.Digest,
+		Locations: []gate.Location{{Object: "Image/" + image}},
+	}
+	everything := func(context.Context, *gate.Image) bool { return false }
+	gather.Evidence(ctx, client, everything, configs, &found, nil, nil)
+	if found.Unavailable != "" {
+		return chain{}, &exit{code: ExitUndecided, err: fmt.Errorf("%s: %s", image, found.Unavailable)}
+	}
+	return follow(ctx, configs, &found)
+}
+
+// demandsOf are those of some Gates that ask for evidence, by name.
+func demandsOf(ctx context.Context, gates []v1beta1.Gate, files *gather.Files, loader *trust.Loader) []gate.Config {
+	var configs []gate.Config
+	for i := range gates {
+		if c, ok := gather.Promotion(ctx, &gates[i], files, loader); ok {
+			configs = append(configs, c)
+		}
+	}
+	slices.SortFunc(configs, func(a, b gate.Config) int { return cmp.Compare(a.Name, b.Name) })
+	return configs
+}
+
 // demands are the Gates that ask for evidence, or one that takes any by the keys.
 func (o *historyOptions) demands(ctx context.Context, s streams) ([]gate.Config, error) {
 	loader := trust.New(trust.Options{})
 	var configs []gate.Config
 	if len(o.gates) > 0 {
-		in, err := readInput(ctx, s, o.root, nil, o.gates, nil)
+		r, err := read(ctx, s, o.root, nil, o.gates, "")
 		if err != nil {
 			return nil, err
 		}
-		for i := range in.files.GateList {
-			if c, ok := gather.Promotion(ctx, &in.files.GateList[i], in.files, loader); ok {
-				configs = append(configs, c)
-			}
-		}
-		slices.SortFunc(configs, func(a, b gate.Config) int { return cmp.Compare(a.Name, b.Name) })
+		in := r.worlds[0] // what --gate names is one
+		configs = demandsOf(ctx, in.files.GateList, in.files, loader)
 	}
 	if len(o.keys) > 0 {
 		byKeys := gate.Config{Promotion: &gate.Promotion{}}

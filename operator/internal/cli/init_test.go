@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -40,6 +41,7 @@ func (d *desk) checkAll(t *testing.T) {
 			t.Errorf("kustomize builds no pinned Workload:\n%s", built)
 		}
 	}
+	d.run("", d.inEach("check", "@fleet/overlays/")...).must(t, 0, "4 judged: 4 allowed", "(gate fleet-a-dev)", "(gate fleet-a-prod)")
 	d.run("", "lint", "overlays", "@fleet/overlays", "--fail-on=warning").must(t, 0, "4 overlays: 0 errors, 0 warnings")
 	if said := tool(t, d.dir, "opa", "test", "fleet/policies/rules"); !strings.Contains(said, "PASS: 3/3") {
 		t.Errorf("opa says %s", said)
@@ -47,6 +49,37 @@ func (d *desk) checkAll(t *testing.T) {
 	if unformatted := tool(t, d.dir, "opa", "fmt", "--list", "fleet/policies/rules"); unformatted != "" {
 		t.Errorf("opa fmt would change %s", unformatted)
 	}
+}
+
+// inEach is a command over the overlays of all environments.
+func (d *desk) inEach(command, folder string) []string {
+	args := []string{command}
+	for _, environment := range scaffold.Environments {
+		args = append(args, folder+environment)
+	}
+	return args
+}
+
+// Overlays that each bring a Gate are judged apart, as they run.
+func TestCheck_OverlaysWithGatesAreApart(t *testing.T) {
+	d := newDesk(t)
+	d.run("", "init", "@fleet", "--name=fleet-a", "--registry="+d.registry.Host()+"/shop", "--image="+d.image("signed"), "--key", "@key.pub", "--no-argocd").must(t, 0)
+	d.git(t, "init", "-q", "fleet")
+	pins := filepath.Join(d.dir, "fleet/overlays/prod/images/kustomization.yaml")
+	signed, err := os.ReadFile(pins)
+	must(t, err)
+	unsigned, err := testkit.PushImage(d.image("signed"), "another, which nobody signed")
+	must(t, err)
+	d.write(t, "fleet/overlays/prod/images/kustomization.yaml", regexp.MustCompile(`sha256:[0-9a-f]{64}`).ReplaceAllString(string(signed), unsigned))
+	all := d.inEach("check", "@fleet/overlays/")
+	d.run("", all...).must(t, 1, "4 judged: 3 allowed, 0 with warnings, 1 denied")
+	d.run("", append(all, "@fleet/base")...).must(t, 1, "1 denied, 1 undecided", "labels of namespace fleet-a") // no overlay lends what it has to base/
+	d.run("", d.inEach("render", "@fleet/overlays/")...).must(t, 0, "kind: Deployment")
+
+	d.git(t, "-C", "fleet", "add", ".")
+	d.git(t, "-C", "fleet", "commit", "-q", "-m", "fleet")
+	d.write(t, "fleet/overlays/prod/images/kustomization.yaml", string(signed))
+	d.run("", append(all, "--changed=HEAD")...).must(t, 0, "1 judged: 1 allowed", "(gate fleet-a-prod)", "3 objects are as they are in HEAD")
 }
 
 func TestInit_WritesAFleetThatPassesItsOwnCheck(t *testing.T) {

@@ -33,6 +33,8 @@ type input struct {
 	// others are judged by the Gates that name their kind.
 	others []subject
 	files  *gather.Files
+	// converter has the schemas of Workloads.
+	converter *conversion.Converter
 	// faults of the overlays that are checked, by overlay.Set.Key.
 	faults map[string][]report.Fault
 	// seen has the first of each object, by kind and name.
@@ -41,8 +43,6 @@ type input struct {
 	told io.Writer
 	// notes are those lines.
 	notes bytes.Buffer
-	// looks are what was looked at for each source, in order.
-	looks []*overlay.Seen
 }
 
 // subject is one object to judge, or what its schema has against it. workload is nil for
@@ -59,17 +59,27 @@ type subject struct {
 	invalid  field.ErrorList
 }
 
-// readInput reads what is checked and what the Gates need. Gates, Exemptions, Namespaces,
-// ConfigMaps and Secrets count wherever they stand; Workloads only in paths.
-func readInput(ctx context.Context, s streams, root string, paths, gates []string, scope *scope) (*input, error) {
+// kinds are the schemas of our kinds, and what turns one version of them into the other.
+type kinds struct {
+	*schema.Set
+	*conversion.Converter
+}
+
+// known kinds are compiled once, which takes a tenth of a second, and safe for concurrent
+// use.
+var known = sync.OnceValues(func() (kinds, error) {
 	schemas, err := schema.Load(crds.Files)
 	if err != nil {
-		return nil, usage("load schemas: %w", err)
+		return kinds{}, usage("load schemas: %w", err)
 	}
 	workloads, err := conversion.New(schemas)
 	if err != nil {
-		return nil, usage("%w", err)
+		return kinds{}, usage("%w", err)
 	}
+	return kinds{schemas, workloads}, nil
+})
+
+func newInput(s streams) *input {
 	in := &input{seen: map[string]overlay.Object{}, faults: map[string][]report.Fault{}, files: &gather.Files{
 		OperatorNamespace: operatorNamespace,
 		Namespaces:        map[string]map[string]string{},
@@ -77,36 +87,34 @@ func readInput(ctx context.Context, s streams, root string, paths, gates []strin
 		Secrets:           map[string]map[string][]byte{},
 	}}
 	in.told = io.MultiWriter(s.err, &in.notes)
-	for i, path := range append(append([]string(nil), gates...), paths...) {
-		set, err := overlay.Load(root, path, s.in)
-		if err != nil {
-			return nil, usage("%w", err)
-		}
-		if scope != nil {
-			if err := scope.note(ctx, path, set, i < len(gates)); err != nil {
-				return nil, err
-			}
-		}
-		in.looks = append(in.looks, set.Seen)
-		from := originsOf(set)
-		if i >= len(gates) {
-			in.faults[set.Key("")] = from.faults(set)
-		}
-		for _, o := range set.Objects {
-			if err := in.add(ctx, schemas, subject{file: o.File, path: o.Path, origins: from, key: set.Key(o.Path), object: o.Unstructured}, i >= len(gates)); err != nil {
-				return nil, err
-			}
+	return in
+}
+
+// take takes a set in. Gates, Exemptions, Namespaces, ConfigMaps and Secrets count in any,
+// Workloads and the rest only where it is checked.
+func (in *input) take(ctx context.Context, set *overlay.Set, checked bool) error {
+	kinds, err := known()
+	if err != nil {
+		return err
+	}
+	in.converter = kinds.Converter
+	from := originsOf(set)
+	if checked {
+		in.faults[set.Key("")] = from.faults(set)
+	}
+	for _, o := range set.Objects {
+		if err := in.add(ctx, kinds.Set, subject{file: o.File, path: o.Path, origins: from, key: set.Key(o.Path), object: o.Unstructured}, checked); err != nil {
+			return err
 		}
 	}
-	in.admit(ctx, workloads)
-	return in, nil
+	return nil
 }
 
 // admit applies the schema to every Workload, side by side: it is a fifth of the work of a
 // check that asks no registry.
-func (in *input) admit(ctx context.Context, workloads *conversion.Converter) {
+func (in *input) admit(ctx context.Context) {
 	inParallel(runtime.GOMAXPROCS(0), len(in.workloads), func(i int) {
-		in.workloads[i] = admit(ctx, workloads, in.workloads[i])
+		in.workloads[i] = admit(ctx, in.converter, in.workloads[i])
 	})
 }
 

@@ -17,19 +17,23 @@ import (
 )
 
 // narrow leaves what a change touches, and returns how many objects were passed over.
-func (in *input) narrow(s streams, scope *scope) int {
-	if scope == nil {
+func (w *world) narrow(s streams) int {
+	if w.scope == nil {
 		return 0
 	}
-	if scope.all != "" {
-		say(s.err, "sluice: everything is judged: ", scope.all)
+	if w.scope.all != "" {
+		what := "everything"
+		if w.of != "" {
+			what += " in " + w.of
+		}
+		say(s.err, "sluice: ", what+" is judged: "+w.scope.all)
 		return 0
 	}
 	passed := 0
-	for _, list := range []*[]subject{&in.workloads, &in.others} {
+	for _, list := range []*[]subject{&w.workloads, &w.others} {
 		var kept []subject
 		for _, sub := range *list {
-			if scope.judged(sub) {
+			if w.scope.judged(sub) {
 				kept = append(kept, sub)
 			} else {
 				passed++
@@ -37,16 +41,15 @@ func (in *input) narrow(s streams, scope *scope) int {
 		}
 		*list = kept
 	}
-	say(s.err, "sluice: ", fmt.Sprintf("%d objects are as they are in %s, and are not judged", passed, scope.base))
 	return passed
 }
 
 // wrong is the faults of the overlays that a change touches.
-func (in *input) wrong(scope *scope) []report.Fault {
+func (w *world) wrong() []report.Fault {
 	var out []report.Fault
-	for _, key := range slices.Sorted(maps.Keys(in.faults)) {
-		if scope == nil || scope.all != "" || scope.touched[key] {
-			out = append(out, in.faults[key]...)
+	for _, key := range slices.Sorted(maps.Keys(w.faults)) {
+		if w.scope == nil || w.scope.all != "" || w.scope.touched[key] {
+			out = append(out, w.faults[key]...)
 		}
 	}
 	return out

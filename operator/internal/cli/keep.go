@@ -149,13 +149,13 @@ func (k *keeper) unchanged(seen []*overlay.Seen) bool {
 }
 
 // keep keeps a result that was written, unless it depends on what is not looked at again.
-func (k *keeper) keep(in *input, c *checked, from *asked, keys *fetching) {
-	if k == nil || passing(in, c, from, keys) != nil {
+func (k *keeper) keep(r *reading, c *checked, from *asked, keys *fetching) {
+	if k == nil || passing(r, c, from, keys) != nil {
 		return
 	}
 	was := c.kept()
-	was.From, was.Until = time.Now().Unix(), until(in, k.began)
-	was.Seen, was.Facts = in.looks, from.sorted()
+	was.From, was.Until = time.Now().Unix(), until(r, k.began)
+	was.Seen, was.Facts = r.looks, from.sorted()
 	raw, err := json.Marshal(was)
 	if err == nil {
 		err = k.cache.Put(k.key, raw)
@@ -166,8 +166,8 @@ func (k *keeper) keep(in *input, c *checked, from *asked, keys *fetching) {
 }
 
 // passing says why a result is of this moment.
-func passing(in *input, c *checked, from *asked, keys *fetching) error {
-	for _, s := range in.looks {
+func passing(r *reading, c *checked, from *asked, keys *fetching) error {
+	for _, s := range r.looks {
 		if s == nil || s.Blind != "" {
 			return errors.New("not all that was looked at is known")
 		}
@@ -180,7 +180,7 @@ func passing(in *input, c *checked, from *asked, keys *fetching) error {
 	}
 	for _, j := range c.judged {
 		for _, v := range j.Verdicts {
-			if undecided(v) || in.demandsPromotion(v.Gate) {
+			if undecided(v) || r.demandsPromotion(v.Gate) {
 				return errors.New("it was not decided, or hangs on how old evidence is")
 			}
 		}
@@ -188,11 +188,13 @@ func passing(in *input, c *checked, from *asked, keys *fetching) error {
 	return nil
 }
 
-// demandsPromotion says whether a Gate counts the age of evidence.
-func (in *input) demandsPromotion(name string) bool {
-	for i := range in.files.GateList {
-		if g := &in.files.GateList[i]; g.Name == name && g.Spec.RequirePromotionFrom != nil {
-			return true
+// demandsPromotion says whether a Gate of that name counts the age of evidence.
+func (r *reading) demandsPromotion(name string) bool {
+	for _, w := range r.worlds {
+		for i := range w.files.GateList {
+			if g := &w.files.GateList[i]; g.Name == name && g.Spec.RequirePromotionFrom != nil {
+				return true
+			}
 		}
 	}
 	return false
@@ -200,12 +202,14 @@ func (in *input) demandsPromotion(name string) bool {
 
 // until is when the first Exemption ends that had not when the check began, in seconds
 // since 1970; 0 where none does.
-func until(in *input, began time.Time) int64 {
+func until(r *reading, began time.Time) int64 {
 	var first int64
-	for i := range in.files.ExemptionList {
-		ends := in.files.ExemptionList[i].Spec.Expires.Unix()
-		if ends > began.Unix() && (first == 0 || ends < first) {
-			first = ends
+	for _, w := range r.worlds {
+		for i := range w.files.ExemptionList {
+			ends := w.files.ExemptionList[i].Spec.Expires.Unix()
+			if ends > began.Unix() && (first == 0 || ends < first) {
+				first = ends
+			}
 		}
 	}
 	return first

@@ -24,6 +24,12 @@ type judgedObject struct {
 	places map[gate.Finding]report.Place
 }
 
+func (c *checked) add(results []result) {
+	for _, r := range results {
+		c.judged = append(c.judged, remembering(report.Judged{File: r.subject.file, Verdicts: r.verdicts, Place: r.subject.places()}))
+	}
+}
+
 // remembering notes what Place returns. Encoders call it one at a time.
 func remembering(j report.Judged) judgedObject {
 	out := judgedObject{Judged: j, places: map[gate.Finding]report.Place{}}

@@ -2,10 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 )
@@ -22,8 +25,9 @@ func labUpCommand(s streams) *cobra.Command {
 		Use:   "up",
 		Short: "Start a cluster that runs Sluice from an overlay, until interrupted",
 		Long: `Start etcd, kube-apiserver, kube-controller-manager, a node that only pretends to run
-pods, an OCI registry in memory with signed sample images, and the operator. Needs a
-clone of the repository in which "make build tools" has run.`,
+pods, an OCI registry in memory with sample images, and the operator. The images are signed
+but for shop/hello:1.0.0; the key, of this one lab, is in its folder. Needs
+a clone of the repository in which "make build tools" has run.`,
 		Args: takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			root, err := stage.Root()
@@ -50,7 +54,10 @@ func labUp(ctx context.Context, s streams, o stage.Options) error {
 		}
 		return &exit{code: ExitUndecided, err: err}
 	}
-	fmt.Fprintf(s.out, "export KUBECONFIG=%s\n", st.Cluster.Kubeconfig())
+	if err := furnish(st); err != nil {
+		return &exit{code: ExitUndecided, err: errors.Join(err, st.Stop())}
+	}
+	fmt.Fprintf(s.out, "export KUBECONFIG=%s LAB=%s REGISTRY=%s COSIGN_PASSWORD=\n", st.Cluster.Kubeconfig(), st.Cluster.Dir(), st.RegistryAddress)
 	fmt.Fprintf(s.err, "registry %s is at %s; the operator's log is %s\nStop with Ctrl-C.\n", stage.Registry, st.RegistryAddress, st.Manager.Log())
 	waited := st.Cluster.Wait(ctx)
 	if err := st.Stop(); err != nil {
@@ -58,6 +65,26 @@ func labUp(ctx context.Context, s streams, o stage.Options) error {
 	}
 	if ctx.Err() == nil && waited != nil {
 		return &exit{code: ExitUndecided, err: waited}
+	}
+	return nil
+}
+
+// furnish adds what somebody needs who tries it out: an image that nobody signed, the key
+// to sign it with, and the manifest of the Secret that the Gate has the public half from.
+func furnish(st *stage.Stage) error {
+	if _, err := st.Push("shop/hello:1.0.0"); err != nil {
+		return err
+	}
+	signer, err := yaml.Marshal(st.SignerManifest().Object)
+	if err != nil {
+		return fmt.Errorf("signer.yaml: %w", err)
+	}
+	for name, content := range map[string][]byte{
+		"cosign.key": []byte(st.Key.PrivatePEM), "cosign.pub": []byte(st.Key.PublicPEM), "signer.yaml": signer,
+	} {
+		if err := os.WriteFile(filepath.Join(st.Cluster.Dir(), name), content, 0o600); err != nil {
+			return err
+		}
 	}
 	return nil
 }

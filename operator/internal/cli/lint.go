@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/konfig"
 
-	"github.com/sluice-dev/sluice/kustomize/base/crds"
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/conversion"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
@@ -24,7 +23,6 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/redact"
 	"github.com/sluice-dev/sluice/operator/internal/render"
 	"github.com/sluice-dev/sluice/operator/internal/scaffold"
-	"github.com/sluice-dev/sluice/operator/internal/schema"
 )
 
 func lintCommand(s streams) *cobra.Command {
@@ -147,18 +145,14 @@ func environmentsOf(dir string) ([]string, error) {
 }
 
 func (o *lintOptions) findings(ctx context.Context, dir string, names []string) ([]overlaylint.Finding, error) {
-	schemas, err := schema.Load(crds.Files)
+	kinds, err := known()
 	if err != nil {
-		return nil, usage("load schemas: %w", err)
-	}
-	converter, err := conversion.New(schemas)
-	if err != nil {
-		return nil, usage("%w", err)
+		return nil, err
 	}
 	var all []overlaylint.Finding
 	var environments []overlaylint.Environment
 	for _, name := range names {
-		found, e, err := o.environment(ctx, converter, filepath.Join(dir, name), name)
+		found, e, err := o.environment(ctx, kinds.Converter, filepath.Join(dir, name), name)
 		if err != nil {
 			return nil, err
 		}

@@ -107,15 +107,15 @@ func (f *facts) close(ctx context.Context, s streams, outcome error) error {
 		f.caution(s)
 		return outcome
 	}
-	if f.recording == nil {
-		return outcome
+	if f.recording == nil || codeOf(outcome) == ExitUsage && f.recording.Images() == 0 {
+		return outcome // nothing was asked, and an older file is better than an empty one
 	}
 	for _, missing := range f.client.Complete(ctx) {
 		say(s.err, "sluice: not recorded: ", missing)
 	}
 	err := writeFile(f.flags.record, f.recording.Write)
 	if err == nil {
-		say(s.err, "sluice: ", fmt.Sprintf("%s has what registries hold for %d images", f.flags.record, f.recording.Images()))
+		say(s.err, "sluice: ", fmt.Sprintf("wrote %s; images in it: %d", f.flags.record, f.recording.Images()))
 		return outcome
 	}
 	err = fmt.Errorf("--record=%s: %w", f.flags.record, err)

@@ -46,7 +46,7 @@ func TestOffline_JudgesByWhatWasRecorded(t *testing.T) {
 		return d.run("", append([]string{"check", input, "--gate", "gate.yaml"}, more...)...)
 	}
 	recorded := d.run("", "verify", d.image("signed"), d.image("unsigned"), "--key", "key.pub", "--record", file)
-	if recorded.code != cli.ExitDenied || !strings.Contains(recorded.err, "has what registries hold for 2 images") {
+	if recorded.code != cli.ExitDenied || !strings.Contains(recorded.err, "images in it: 2") {
 		t.Fatalf("%+v", recorded)
 	}
 	online := map[string]output{}
@@ -120,5 +120,20 @@ func TestOffline_RefusesWhatCannotBe(t *testing.T) {
 		if got.code != cli.ExitUsage || !strings.Contains(got.err, says) {
 			t.Errorf("%v: %+v", args, got)
 		}
+	}
+}
+
+func TestRecord_LeavesAnOlderFileWhereNothingWasAsked(t *testing.T) {
+	d := newDesk(t)
+	t.Chdir(d.dir)
+	d.run("", "verify", d.image("signed"), "--key", "key.pub", "--record", "signatures.jsonl").must(t, 0)
+	before, err := os.ReadFile("signatures.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.run("", "check", "gone.yaml", "--gate", "gate.yaml", "--record", "signatures.jsonl").must(t, 2)
+	after, err := os.ReadFile("signatures.jsonl")
+	if err != nil || string(after) != string(before) {
+		t.Errorf("the file is another one (%v)", err)
 	}
 }

@@ -33,14 +33,19 @@ func renderCommand(s streams) *cobra.Command {
 }
 
 func renderAll(ctx context.Context, s streams, root string, paths []string) error {
-	in, err := readInput(ctx, s, root, paths, nil, nil)
+	r, err := read(ctx, s, root, paths, nil, "")
 	if err != nil {
 		return err
 	}
-	if len(in.workloads) == 0 {
+	var workloads []subject
+	for _, w := range r.worlds {
+		w.admit(ctx)
+		workloads = append(workloads, w.workloads...)
+	}
+	if len(workloads) == 0 {
 		return usage("no Workload in %v: nothing was rendered", paths)
 	}
-	for _, sub := range in.workloads {
+	for _, sub := range workloads {
 		if sub.workload == nil {
 			return refused(fmt.Sprintf("%s: Workload %s/%s is not valid:", sub.file, sub.object.GetNamespace(), sub.object.GetName()), sub.invalid)
 		}

@@ -143,6 +143,9 @@ func TestHealthOf_IsNotTooHopeful(t *testing.T) {
 		"OnDelete with old pods":              {status("StatefulSet", 1, onDelete, settled(1, 1)), delta.Progressing, "2 of 3 pods"},
 		"OnDelete with new pods":              {status("StatefulSet", 1, onDelete, settled(3, 1)), delta.Healthy, ""},
 		"a status that cannot be read":        {status("Deployment", 1, map[string]any{"replicas": "three"}, nil), delta.HealthUnknown, "cannot be read"},
+		"a kind without a notion, not Ready":  {custom(1, "False"), delta.Degraded, "the disk is full"},
+		"a kind without a notion, unsure":     {custom(1, "Unknown"), delta.Healthy, ""},
+		"one that was not Ready before":       {custom(2, "False"), delta.Progressing, "has not seen"},
 		"a kind of a version nobody knows of": {&unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v9", "kind": "Deployment"}}, delta.HealthUnknown, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -152,6 +155,15 @@ func TestHealthOf_IsNotTooHopeful(t *testing.T) {
 			}
 		})
 	}
+}
+
+// custom is an object of a kind that nobody knows, seen in its first generation.
+func custom(generation int64, ready string) *unstructured.Unstructured {
+	u := status("Database", generation, nil, map[string]any{"observedGeneration": int64(1), "conditions": []any{
+		map[string]any{"type": "Synced", "status": "True"}, map[string]any{"type": "Ready", "status": ready, "message": "the disk is full"},
+	}})
+	u.SetAPIVersion("example.com/v1")
+	return u
 }
 
 func TestWorse_OrdersFromHealthyToUnknown(t *testing.T) {

@@ -25,7 +25,7 @@ const (
 )
 
 // HealthOf judges one child; kinds that have no notion of health are Healthy once they
-// exist. What cannot be read is Unknown.
+// exist, unless they say themselves that they are not Ready. What cannot be read is Unknown.
 func HealthOf(live *unstructured.Unstructured) Health {
 	h, err := health.GetResourceHealth(live, nil)
 	if err != nil {
@@ -41,7 +41,27 @@ func HealthOf(live *unstructured.Unstructured) Health {
 	if message := unfinished(live); message != "" {
 		return Health{Status: Progressing, Message: message}
 	}
+	if message, not := notReady(live); h == nil && not {
+		return Health{Status: Degraded, Message: message}
+	}
 	return out
+}
+
+// notReady says why a kind that gitops-engine knows nothing of is not Ready, by the
+// condition that most of them have.
+func notReady(live *unstructured.Unstructured) (message string, not bool) {
+	conditions, _, _ := unstructured.NestedSlice(live.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == "Ready" && c["status"] == "False" {
+			for _, key := range []string{"message", "reason"} {
+				if text, _ := c[key].(string); text != "" {
+					return text, true
+				}
+			}
+			return "it is not Ready", true
+		}
+	}
+	return "", false
 }
 
 // unfinished says what gitops-engine overlooks in a child that it calls Healthy: a status

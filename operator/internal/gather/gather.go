@@ -36,8 +36,9 @@ type Judge struct {
 	source   Source
 	registry Registry
 	keys     Keys
-	// signatures and promotion are the checks in chain that are also asked what is enough to
-	// decide.
+	// policies, signatures and promotion are the checks in chain; the last two are also asked
+	// what is enough to decide.
+	policies   *policy.Check
 	signatures *signature.Check
 	promotion  *promotion.Check
 	chain      *gate.Chain
@@ -46,10 +47,22 @@ type Judge struct {
 // NewJudge makes a Judge.
 func NewJudge(source Source, registry Registry, keys Keys) *Judge {
 	signatures := signature.New()
-	promoted := promotion.New(signatures)
+	promoted, policies := promotion.New(signatures), policy.New()
 	return &Judge{
-		source: source, registry: registry, keys: keys, signatures: signatures, promotion: promoted,
-		chain: gate.NewChain(policy.New(), signatures, promoted),
+		source: source, registry: registry, keys: keys, policies: policies, signatures: signatures, promotion: promoted,
+		chain: gate.NewChain(policies, signatures, promoted),
+	}
+}
+
+// Prepare starts to compile the groups of the library that Gates name, side by side, and
+// returns. Policies of others wait until something is judged by them: they may never be.
+func (j *Judge) Prepare(gates []v1beta1.Gate) {
+	for i := range gates {
+		for _, p := range gates[i].Spec.Policies {
+			if set, ok := policy.Builtin(p.Builtin); ok {
+				j.policies.Prepare(set)
+			}
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/prometheus/client_golang/prometheus"
@@ -440,7 +441,15 @@ func TestValidateGate(t *testing.T) {
 			g.Spec.Parameters = map[string]apiextensionsv1.JSON{"house": {Raw: []byte(`{"x": [1]}`)}}
 		}, nil},
 		"a pattern for any host": {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "**/web" }, []string{"spec.images[0].match", "written out"}},
-		"an empty pattern":       {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "" }, []string{"spec.images[0].match"}},
+		"a window that never opens": {func(g *v1beta1.Gate) {
+			window := v1beta1.PromotionWindow{Kind: v1beta1.PromotionWindowDeny, Schedule: "0 0 30 2 *", Duration: metav1.Duration{Duration: time.Hour}}
+			g.Spec.PromotionWindows = []v1beta1.PromotionWindow{window}
+		}, []string{"spec.promotionWindows[0].schedule", "never open"}},
+		"a time zone that there is not": {func(g *v1beta1.Gate) {
+			window := v1beta1.PromotionWindow{Kind: v1beta1.PromotionWindowDeny, Schedule: "0 0 * * *", TimeZone: "Europe/Bonn", Duration: metav1.Duration{Duration: time.Hour}}
+			g.Spec.PromotionWindows = []v1beta1.PromotionWindow{window}
+		}, []string{"spec.promotionWindows[0].timeZone", "Europe/Bonn"}},
+		"an empty pattern": {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "" }, []string{"spec.images[0].match"}},
 		"a key that is none": {func(g *v1beta1.Gate) { g.Spec.Images[0].Authorities[0].Key.Inline = "top secret" },
 			[]string{"spec.images[0].authorities[0].key.inline", "(not shown)"}},
 		"one name for two authorities": {func(g *v1beta1.Gate) {

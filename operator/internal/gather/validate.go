@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gate/policy"
 	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
 	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/window"
 )
 
 // ValidateGate says everything that is wrong with a Gate beyond its schema, with field
@@ -48,7 +49,8 @@ func ValidateGate(g *v1beta1.Gate) field.ErrorList {
 	if a := g.Spec.Attest; a != nil {
 		errs = append(errs, validateAttest(g, *a, spec.Child("attest"))...)
 	}
-	return errs
+	_, wrong := window.Compile(g.Spec.PromotionWindows, spec.Child("promotionWindows"))
+	return append(errs, wrong...)
 }
 
 func validatePromotion(g *v1beta1.Gate, p v1beta1.RequirePromotionFrom, at *field.Path) field.ErrorList {

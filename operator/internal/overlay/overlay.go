@@ -268,6 +268,11 @@ func build(fsys *rooted, below string) ([]Object, error) {
 	if err := refuse(fsys, below); err != nil {
 		return nil, err
 	}
+	before := fsys.files
+	if objects, err := plain(fsys, inside(below)); err == nil {
+		return bounded(fsys.shown(below), objects)
+	}
+	fsys.files, fsys.over = before, nil
 	built, err := kustomize.Build(&originated{rooted: fsys, folder: inside(below)}, "/"+inside(below))
 	if fsys.over != nil {
 		return nil, fsys.over
@@ -310,12 +315,8 @@ func fromResources(fsys *rooted, built resmap.ResMap, below string) ([]Object, e
 }
 
 func fromResource(fsys *rooted, res *resource.Resource, below string) (Object, error) {
-	raw, err := res.MarshalJSON()
+	u, err := contentOf(res)
 	if err != nil {
-		return Object{}, err
-	}
-	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON(raw); err != nil {
 		return Object{}, err
 	}
 	file := below

@@ -447,3 +447,57 @@ func TestRead_PlainFolders(t *testing.T) {
 		mustFail(t, err, "gone", "no such file")
 	})
 }
+
+func TestSet_WithReadsOtherBytesAndElseWhatItReadBefore(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"kustomization.yaml": "resources: [a.yaml, b.yaml]\n",
+		"a.yaml":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: '1'}\n",
+		"b.yaml":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata: {x: '1'}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set, err := overlay.Load(dir, dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What becomes of the files meanwhile does not count.
+	if err := os.WriteFile(filepath.Join(dir, "b.yaml"), []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata: {x: '3'}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	after, err := set.With(map[string][]byte{"a.yaml": []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: '2'}\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"2", "1"} {
+		if got := after.Objects[i].Object["data"].(map[string]any)["x"]; got != want {
+			t.Errorf("%s has %v", after.Objects[i].GetName(), got)
+		}
+		if got := set.Objects[i].Object["data"].(map[string]any)["x"]; got != "1" {
+			t.Errorf("%s had %v", set.Objects[i].GetName(), got)
+		}
+	}
+	for name, c := range map[string]struct {
+		files map[string][]byte
+		says  string
+	}{
+		"a file that was not read": {map[string][]byte{"c.yaml": nil}, "was not read before"},
+		"a remote base":            {map[string][]byte{"kustomization.yaml": []byte("resources: ['https://example.com/x']\n")}, "is refused"},
+		"aliases that are a bomb":  {map[string][]byte{"a.yaml": []byte("a: &a " + strings.Repeat("x", 9<<20) + "\nb: [*a, *a]\n")}, "limits.ExpandedBytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := set.With(c.files); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("error: %v", err)
+			}
+		})
+	}
+	input, err := overlay.Load("", overlay.Stdin, strings.NewReader(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := input.With(nil); err == nil {
+		t.Error("standard input was read again")
+	}
+}

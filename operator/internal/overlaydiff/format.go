@@ -170,6 +170,12 @@ func fit(s string, width int) string {
 // Markdown writes the changes for a pull request: a list, and below it each object in a
 // fold. What does not go into limits.MarkdownBytes is counted.
 func Markdown(w io.Writer, changes []Change) error {
+	_, err := io.WriteString(w, MarkdownWithin(changes, limits.MarkdownBytes))
+	return err
+}
+
+// MarkdownWithin is Markdown in about as many bytes as there is room for.
+func MarkdownWithin(changes []Change, room int) string {
 	var out strings.Builder
 	counts := map[string]int{}
 	for _, c := range changes {
@@ -178,14 +184,13 @@ func Markdown(w io.Writer, changes []Change) error {
 	fmt.Fprintf(&out, "**%d changed, %d added, %d removed**\n", counts[Changed], counts[Added], counts[Removed])
 	for i, c := range changes {
 		section := markdown(c)
-		if out.Len()+len(section) > limits.MarkdownBytes {
+		if out.Len()+len(section) > room {
 			fmt.Fprintf(&out, "\n%d more objects differ; there is no room for them here. See `sluice diff`.\n", len(changes)-i)
 			break
 		}
 		out.WriteString(section)
 	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	return out.String()
 }
 
 func markdown(c Change) string {

@@ -17,16 +17,29 @@ import (
 
 // draft is one attempt to change a set.
 type draft struct {
+	owned *owner
 	set   *overlay.Set
-	want  Want
 	pages map[string]*page
-	// image that is to come of it.
-	image        string
+	// want is the one that is worked at.
+	want Want
+	// tried are the objects that were worked at, and whether their version was written.
+	tried map[string]bool
+	// moved are the images that become others.
+	moved        map[any]any
 	edits, notes []string
 }
 
-func newDraft(set *overlay.Set, w Want) *draft {
-	return &draft{set: set, want: w, pages: map[string]*page{}}
+func newDraft(owned *owner, set *overlay.Set) *draft {
+	return &draft{owned: owned, set: set, pages: map[string]*page{}, tried: map[string]bool{}, moved: map[any]any{}}
+}
+
+// try pins one Workload in one place.
+func (d *draft) try(w way, sources *source.Sources, o overlay.Object, want Want) error {
+	d.want, d.tried[identity(o)] = want, false
+	if err := w(d); err != nil {
+		return err
+	}
+	return d.version(sources, o)
 }
 
 // generated is how tools mark what they write.
@@ -42,7 +55,7 @@ func (d *draft) page(file string) (*page, error) {
 	if !ok || d.set.Root == "" {
 		return nil, fmt.Errorf("%s: only files can be changed", shown)
 	}
-	if !own(d.set, file) {
+	if !d.owned.own(file) {
 		return nil, fmt.Errorf("%s: it is outside the overlay, and others may use it: pin the image in the overlay", shown)
 	}
 	for at := file; at != "."; at = path.Dir(at) {
@@ -90,7 +103,8 @@ func (d *draft) pin(at source.Setting, now Pin) error {
 	if d.want.Tag != "" {
 		image += ":" + d.want.Tag
 	}
-	d.image = image + "@" + d.want.Digest
+	image += "@" + d.want.Digest
+	d.moved[now.Image] = image
 	if m := isEntry.FindStringSubmatch(at.Field); m != nil && at.Text == nil {
 		n, err := p.follow(document, m[1])
 		if err != nil {
@@ -104,7 +118,7 @@ func (d *draft) pin(at source.Setting, now Pin) error {
 		return err
 	}
 	d.edit(p, n, at.Field)
-	return p.set(n, d.image)
+	return p.set(n, image)
 }
 
 // edit notes what is changed.
@@ -113,15 +127,13 @@ func (d *draft) edit(p *page, n *yaml.Node, what string) {
 }
 
 // version writes spec.version where the overlay sets it.
-func (d *draft) version(o overlay.Object) error {
+func (d *draft) version(sources *source.Sources, o overlay.Object) error {
 	was := field(o, "version")
 	if d.want.Version == "" || was == d.want.Version {
 		return nil
 	}
-	sources := source.New(d.set.Files, d.set.Kustomization, d.set.Shown)
 	at := sources.Setting(source.Object{Content: o.Object, Path: o.Path}, "spec.version")
-	if at.Document == nil || !own(d.set, at.File) {
-		d.want.Version = ""
+	if at.Document == nil || !d.owned.own(at.File) {
 		switch {
 		case was == "":
 			d.notes = append(d.notes, called(o)+": it has no spec.version, and gets none")
@@ -139,6 +151,7 @@ func (d *draft) version(o overlay.Object) error {
 		return err
 	}
 	d.edit(p, n, at.Field)
+	d.tried[identity(o)] = true
 	return p.set(n, d.want.Version)
 }
 
@@ -159,12 +172,16 @@ func (d *draft) add(o overlay.Object, now Pin) error {
 	}
 	name := repository(now.Image)
 	fields := []string{"name", name}
-	d.image = name
+	image := name
 	if d.want.Tag != "" {
 		fields = append(fields, "newTag", d.want.Tag)
-		d.image += ":" + d.want.Tag
+		image += ":" + d.want.Tag
 	}
-	d.image += "@" + d.want.Digest
+	image += "@" + d.want.Digest
+	if d.moved[now.Image] == image {
+		return nil // another Workload has the same, and the entry is for both
+	}
+	d.moved[now.Image] = image
 	fields = append(fields, "digest", d.want.Digest)
 	line, err := p.append(fields)
 	if err != nil {

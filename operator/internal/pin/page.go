@@ -143,6 +143,9 @@ func member(n *yaml.Node, key string) (at, value *yaml.Node) {
 // set writes a scalar's text anew. Of an alias the text is written in its place, and its
 // anchor stays as it is.
 func (p *page) set(n *yaml.Node, text string) error {
+	if n.Kind == yaml.ScalarNode && n.Value == text {
+		return nil
+	}
 	if n.Kind == yaml.AliasNode {
 		at, err := p.offset(n)
 		if err != nil {

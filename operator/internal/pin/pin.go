@@ -6,12 +6,13 @@ package pin
 
 import (
 	"fmt"
-	"reflect"
+	"maps"
 	"strings"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
 	"github.com/sluice-dev/sluice/operator/internal/report"
 	"github.com/sluice-dev/sluice/operator/internal/source"
@@ -58,11 +59,15 @@ type Changed struct {
 
 // Read returns what a set pins for one of its Workloads.
 func Read(set *overlay.Set, o overlay.Object) (Pin, error) {
-	p, _, err := read(set, source.New(set.Files, set.Kustomization, set.Shown), o)
+	owned, err := newOwner(set)
+	if err != nil {
+		return Pin{}, err
+	}
+	p, _, err := read(owned, source.New(set.Files, set.Kustomization, set.Shown), o)
 	return p, err
 }
 
-func read(set *overlay.Set, sources *source.Sources, o overlay.Object) (Pin, source.Setting, error) {
+func read(owned *owner, sources *source.Sources, o overlay.Object) (Pin, source.Setting, error) {
 	image := field(o, "image")
 	ref, err := images.Parse(image)
 	if err != nil {
@@ -71,7 +76,7 @@ func read(set *overlay.Set, sources *source.Sources, o overlay.Object) (Pin, sou
 	at := sources.Setting(source.Object{Content: o.Object, Path: o.Path}, "spec.image")
 	return Pin{
 		Image: image, Repository: ref.Repository, Tag: ref.Tag, Digest: ref.Digest, Version: field(o, "version"),
-		Place: at.Place, Own: at.Document != nil && own(set, at.File),
+		Place: at.Place, Own: at.Document != nil && owned.own(at.File),
 	}, at, nil
 }
 
@@ -84,74 +89,116 @@ func field(o overlay.Object, key string) string {
 
 func called(o overlay.Object) string { return images.ObjectName(o.Object) }
 
-// own says that a file is in the folder of the overlay itself.
-func own(set *overlay.Set, file string) bool {
-	return set.Kustomization == "" || set.Kustomization == "." || strings.HasPrefix(file, set.Kustomization+"/")
-}
-
 // Change works out how a set is to be changed for it to pin what is wanted. All of it is
 // one change: Workloads that share one pin have to be asked for together.
 func Change(set *overlay.Set, wants ...Want) (*Changed, error) {
-	out := &Changed{Files: map[string][]byte{}, After: set}
+	if len(wants) > limits.PromotedFiles {
+		return nil, fmt.Errorf("%d Workloads, more than %d (limits.PromotedFiles)", len(wants), limits.PromotedFiles)
+	}
 	for _, w := range wants {
-		if !images.ValidDigest(w.Digest) {
-			return nil, fmt.Errorf("%s: %q is no digest: it has to be sha256: and 64 hexadecimal digits in lower case", called(w.Object), w.Digest)
-		}
-		if w.Tag != "" {
-			if _, err := images.Parse("a/b:" + w.Tag); err != nil {
-				return nil, fmt.Errorf("%s: %w", called(w.Object), err)
-			}
-		}
-		if err := out.one(set, w, wants); err != nil {
+		if err := w.valid(set); err != nil {
 			return nil, err
 		}
 	}
-	return out, nil
+	owned, err := newOwner(set)
+	if err != nil {
+		return nil, err
+	}
+	c := change{owned: owned, first: set, wants: wants, out: &Changed{Files: map[string][]byte{}, After: set}}
+	if c.together() {
+		return c.out, nil
+	}
+	for _, w := range wants {
+		if err := c.one(w); err != nil {
+			return nil, err
+		}
+	}
+	return c.out, nil
+}
+
+// valid refuses what cannot be pinned.
+func (w Want) valid(set *overlay.Set) error {
+	if !images.ValidDigest(w.Digest) {
+		return fmt.Errorf("%s: %q is no digest: it has to be sha256: and 64 hexadecimal digits in lower case", called(w.Object), w.Digest)
+	}
+	if w.Tag != "" {
+		if _, err := images.Parse("a/b:" + w.Tag); err != nil {
+			return fmt.Errorf("%s: %w", called(w.Object), err)
+		}
+	}
+	if _, ok := find(set, w.Object); !ok {
+		return fmt.Errorf("%s: the overlay does not have it", called(w.Object))
+	}
+	return nil
+}
+
+// change is one that is being worked out.
+type change struct {
+	owned *owner
+	first *overlay.Set
+	wants []Want
+	out   *Changed
+}
+
+// together changes all at their likeliest places, with one build for all. Where that does
+// not come out right they are changed one by one, to tell what is in the way.
+func (c *change) together() bool {
+	sources := source.New(c.first.Files, c.first.Kustomization, c.first.Shown)
+	d := newDraft(c.owned, c.first)
+	for _, w := range c.wants {
+		o, _ := find(c.first, w.Object)
+		if w.done(o, o) {
+			continue
+		}
+		ways, err := waysTo(c.owned, c.first, sources, o, w)
+		if err != nil || d.try(ways[0], sources, o, w) != nil {
+			return false
+		}
+	}
+	return len(d.edits) == 0 && len(d.notes) == 0 || c.take(d) == nil
 }
 
 // one changes the set, as far as it is changed already, for one Workload.
-func (c *Changed) one(first *overlay.Set, w Want, all []Want) error {
-	o, ok := find(c.After, w.Object)
-	if !ok {
-		return fmt.Errorf("%s: the overlay does not have it", called(w.Object))
-	}
-	before, ok := find(first, w.Object)
-	if !ok {
-		return fmt.Errorf("%s: the overlay does not have it", called(w.Object))
-	}
-	if w.pinned(o, before) && (w.Version == "" || field(o, "version") == w.Version) {
+func (c *change) one(w Want) error {
+	o, _ := find(c.out.After, w.Object)
+	before, _ := find(c.first, w.Object)
+	if w.done(o, before) {
 		return nil
 	}
-	ways, err := waysTo(c.After, o, w)
+	sources := source.New(c.out.After.Files, c.out.After.Kustomization, c.out.After.Shown)
+	ways, err := waysTo(c.owned, c.out.After, sources, o, w)
 	if err != nil {
 		return err
 	}
 	var refused error
 	for _, way := range ways {
-		d := newDraft(c.After, w)
-		if err := way(d); err != nil {
+		d := newDraft(c.owned, c.out.After)
+		if err := d.try(way, sources, o, w); err != nil {
 			return err
 		}
-		if err := d.version(o); err != nil {
-			return err
-		}
-		after, files, err := d.built()
+		err := c.take(d)
 		if err == nil {
-			err = d.held(first, after, all)
+			return nil
 		}
-		if err != nil {
-			if refused == nil {
-				refused = err
-			}
-			continue
+		if refused == nil {
+			refused = err
 		}
-		for file, raw := range files {
-			c.Files[file] = raw
-		}
-		c.After, c.Edits, c.Notes = after, append(c.Edits, d.edits...), append(c.Notes, d.notes...)
-		return nil
 	}
 	return refused
+}
+
+// take builds what a draft has, and makes it part of the change if it comes out right.
+func (c *change) take(d *draft) error {
+	after, files, err := d.built()
+	if err != nil {
+		return err
+	}
+	if err := d.held(c.first, after, c.wants); err != nil {
+		return err
+	}
+	maps.Copy(c.out.Files, files)
+	c.out.After, c.out.Edits, c.out.Notes = after, append(c.out.Edits, d.edits...), append(c.out.Notes, d.notes...)
+	return nil
 }
 
 // find is the same object in another set.
@@ -165,6 +212,11 @@ func find(set *overlay.Set, o overlay.Object) (overlay.Object, bool) {
 }
 
 func identity(o overlay.Object) string { return o.GroupVersionKind().Group + "/" + called(o) }
+
+// done says whether an object has all that is wanted.
+func (w Want) done(o, before overlay.Object) bool {
+	return w.pinned(o, before) && (w.Version == "" || field(o, "version") == w.Version)
+}
 
 // pinned says whether an object has the image that is wanted; before is what it was.
 func (w Want) pinned(o, before overlay.Object) bool {
@@ -187,9 +239,8 @@ type way func(*draft) error
 
 // waysTo are the places that may pin the image of an object, the likeliest first. Which
 // one does is shown by building.
-func waysTo(set *overlay.Set, o overlay.Object, w Want) ([]way, error) {
-	sources := source.New(set.Files, set.Kustomization, set.Shown)
-	now, at, err := read(set, sources, o)
+func waysTo(owned *owner, set *overlay.Set, sources *source.Sources, o overlay.Object, w Want) ([]way, error) {
+	now, at, err := read(owned, sources, o)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +251,7 @@ func waysTo(set *overlay.Set, o overlay.Object, w Want) ([]way, error) {
 	if now.Own {
 		out = append(out, func(d *draft) error { return d.pin(at, now) })
 	}
-	entries := entriesFor(set, sources, o, now)
+	entries := entriesFor(owned, set, sources, o, now)
 	for _, e := range entries {
 		out = append(out, func(d *draft) error { return d.pin(e, now) })
 	}
@@ -215,12 +266,12 @@ func waysTo(set *overlay.Set, o overlay.Object, w Want) ([]way, error) {
 
 // entriesFor are the overlay's own entries of images that are about an image, the last one
 // first.
-func entriesFor(set *overlay.Set, sources *source.Sources, o overlay.Object, now Pin) []source.Setting {
+func entriesFor(owned *owner, set *overlay.Set, sources *source.Sources, o overlay.Object, now Pin) []source.Setting {
 	var out []source.Setting
 	bare := repository(now.Image)
 	for _, file := range sources.Kustomizations(source.Object{Content: o.Object, Path: o.Path}) {
 		p, err := newPage(set.Shown(file), set.Files[file])
-		if err != nil || !own(set, file) || len(p.documents) != 1 || len(p.documents[0].Content) != 1 {
+		if err != nil || !owned.own(file) || len(p.documents) != 1 || len(p.documents[0].Content) != 1 {
 			continue
 		}
 		root := p.documents[0].Content[0]
@@ -251,103 +302,4 @@ func repository(image string) string {
 		name = name[:i]
 	}
 	return name
-}
-
-// held holds what was built against what was before: the Workloads that were asked for
-// have what is wanted, and all else is as it was.
-func (d *draft) held(before, after *overlay.Set, all []Want) error {
-	if len(before.Objects) != len(after.Objects) {
-		return fmt.Errorf("%s: the change would make %d objects of %d; change it by hand", called(d.want.Object), len(after.Objects), len(before.Objects))
-	}
-	wanted := map[string]Want{}
-	for _, w := range all {
-		wanted[identity(w.Object)] = w
-	}
-	for _, o := range after.Objects {
-		was, ok := find(before, o)
-		if !ok {
-			return fmt.Errorf("%s: the change would make it; change it by hand", called(o))
-		}
-		if reflect.DeepEqual(o.Object, was.Object) && identity(o) != identity(d.want.Object) {
-			continue
-		}
-		w, asked := wanted[identity(o)]
-		if asked && w.pinned(o, was) {
-			if err := d.rest(o, was, w.Version); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := d.moved(o, was, asked); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// moved says what is wrong with an object that comes out another than is wanted.
-func (d *draft) moved(o, was overlay.Object, asked bool) error {
-	where := strings.Join(d.edits, "; ")
-	switch {
-	case identity(o) == identity(d.want.Object):
-		return fmt.Errorf("%s: its image is still %s after %s: add the component kustomize/components/workload-kustomize of Sluice to this kustomization, or pin it where it is set last",
-			called(o), field(o, "image"), where)
-	case asked:
-		return fmt.Errorf("%s: one pin is for it and for %s (%s), which shall become different images: give each an entry or a patch of its own", called(o), called(d.want.Object), where)
-	case o.GetKind() == d.want.Object.GetKind():
-		return fmt.Errorf("%s: it would change along with %s (%s): promote both to the same digest, or give each a pin of its own", called(o), called(d.want.Object), where)
-	}
-	return d.rest(o, was, "")
-}
-
-// rest allows what else an object may have changed in: a version that was asked for, and
-// images that were the very one that was pinned, and still are.
-func (d *draft) rest(o, was overlay.Object, version string) error {
-	old, _ := find(d.set, d.want.Object)
-	from, to := field(old, "image"), d.image
-	for _, at := range differences("", was.Object, o.Object) {
-		switch {
-		case o.GetKind() == d.want.Object.GetKind() && at.path == ".spec.image":
-		case o.GetKind() == d.want.Object.GetKind() && at.path == ".spec.version" && at.after == version:
-		case at.before == from && at.after == to:
-			d.notes = append(d.notes, fmt.Sprintf("%s %s moves along: it is pinned in the same place", called(o), at.path[1:]))
-		default:
-			return fmt.Errorf("%s: %s would change too (%s): give it a pin of its own", called(o), at.path[1:], strings.Join(d.edits, "; "))
-		}
-	}
-	return nil
-}
-
-// difference of two objects at a path.
-type difference struct {
-	path          string
-	before, after any
-}
-
-func differences(path string, before, after any) []difference {
-	if reflect.DeepEqual(before, after) {
-		return nil
-	}
-	var out []difference
-	switch b := before.(type) {
-	case map[string]any:
-		a, ok := after.(map[string]any)
-		if !ok || len(a) != len(b) {
-			break
-		}
-		for key := range b {
-			out = append(out, differences(path+"."+key, b[key], a[key])...)
-		}
-		return out
-	case []any:
-		a, ok := after.([]any)
-		if !ok || len(a) != len(b) {
-			break
-		}
-		for i := range b {
-			out = append(out, differences(fmt.Sprintf("%s[%d]", path, i), b[i], a[i])...)
-		}
-		return out
-	}
-	return []difference{{path, before, after}}
 }

@@ -182,6 +182,38 @@ func TestChange_EditsTheRightPlaceAndKeepsEveryOtherByte(t *testing.T) {
 			file: "overlay/web.yaml", more: map[string]string{"overlay/kustomization.yaml": "resources: [web.yaml]\n"}, tag: "1.1",
 			before: "---\n# c\n---\n" + workload("web", "!!str $R:1.0"), after: "---\n# c\n---\n" + workload("web", "!!str $R:1.1@$B"),
 		},
+		"an object in a list": {
+			file: "overlay/all.yaml", more: map[string]string{"overlay/kustomization.yaml": "resources: [all.yaml]\n"},
+			before: "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {image: $R@$A}}\n- apiVersion: sluice.dev/v1beta1\n  kind: Workload\n  metadata: {name: web, namespace: shop}\n  spec: {image: $R@$A}\n",
+			after:  "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {image: $R@$A}}\n- apiVersion: sluice.dev/v1beta1\n  kind: Workload\n  metadata: {name: web, namespace: shop}\n  spec: {image: $R@$B}\n",
+		},
+		"an object in JSON": {
+			file: "overlay/web.json", more: map[string]string{"overlay/kustomization.yaml": "resources: [web.json]\n"},
+			before: "{\n\t\"apiVersion\": \"sluice.dev/v1beta1\", \"kind\": \"Workload\",\n\t\"metadata\": {\"name\": \"web\", \"namespace\": \"shop\"},\n\t\"spec\": {\"image\": \"$R@$A\"}\n}\n",
+			after:  "{\n\t\"apiVersion\": \"sluice.dev/v1beta1\", \"kind\": \"Workload\",\n\t\"metadata\": {\"name\": \"web\", \"namespace\": \"shop\"},\n\t\"spec\": {\"image\": \"$R@$B\"}\n}\n",
+		},
+		"an entry that takes its digest from another": {
+			before: top + "images:\n- &e\n  name: other\n  digest: $A\n- <<: *e\n  name: $R # c\n",
+			after:  top + "images:\n- &e\n  name: other\n  digest: $A\n- <<: *e\n  name: $R # c\n  digest: $B\n",
+		},
+		"an entry with another name for the image": {
+			before: top + "images:\n- {name: $R, newName: mirror.example.com/web}\n", after: top + "images:\n- {name: $R, newName: mirror.example.com/web, digest: $B}\n",
+		},
+		"the last of two entries": {
+			before: top + "images:\n- {name: $R, newTag: v1}\n- {name: $R, digest: $A}\n", after: top + "images:\n- {name: $R, newTag: v1}\n- {name: $R, digest: $B}\n",
+		},
+		"a patch of the old kind": {
+			file: "overlay/p.yaml", more: map[string]string{"overlay/kustomization.yaml": top + "patchesStrategicMerge: [p.yaml]\n"},
+			before: workload("web", "$R@$A"), after: workload("web", "$R@$B"),
+		},
+		"a patch as a block with line ends of Windows": {
+			before: "resources: [../base]\r\npatches:\r\n- target: {kind: Workload}\r\n  patch: |\r\n    - op: replace\r\n      path: /spec/image\r\n      value: $R@$A\r\n",
+			after:  "resources: [../base]\r\npatches:\r\n- target: {kind: Workload}\r\n  patch: |\r\n    - op: replace\r\n      path: /spec/image\r\n      value: $R@$B\r\n",
+		},
+		"a base that others share, with line ends of Windows": {
+			before: "resources: [../base]\r\ncomponents: [../component]\r\nimages:\r\n  - name: other\r\n    newTag: x\r\n",
+			after:  "resources: [../base]\r\ncomponents: [../component]\r\nimages:\r\n  - name: other\r\n    newTag: x\r\n  - name: $R\r\n    digest: $B\r\n",
+		},
 		"a base that others share": {
 			before: top + "images:\n  - name: other\n    newTag: x # c\n# d\nnamePrefix: a-\n",
 			after:  top + "images:\n  - name: other\n    newTag: x # c\n  - name: $R\n    digest: $B\n# d\nnamePrefix: a-\n",
@@ -233,5 +265,203 @@ func TestChange_EditsTheRightPlaceAndKeepsEveryOtherByte(t *testing.T) {
 				t.Errorf("a second time: %v: %v", same, err)
 			}
 		})
+	}
+}
+
+func TestChange_SaysWhatWasEditedAndWhatWasNot(t *testing.T) {
+	dir := fleet(t, map[string]string{
+		"base/web.yaml":              fill(workload("web", "$R@$A") + "  version: 1.0.0\n"),
+		"overlay/kustomization.yaml": top,
+	})
+	set := load(t, dir, "overlay")
+	now, err := pin.Read(set, object(t, set, "web"))
+	if err != nil || now.Own || now.Digest != digestA || now.Version != "1.0.0" || now.Repository != repo || !strings.HasSuffix(now.Place.String(), "base/web.yaml:5:3") {
+		t.Fatalf("%+v: %v", now, err)
+	}
+	got, err := pin.Change(set, pin.Want{Object: object(t, set, "web"), Digest: digestB, Version: "2.0.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := strings.Join(append(got.Edits, got.Notes...), "\n")
+	for _, want := range []string{"overlay/kustomization.yaml:3: an entry of images is added", "base/web.yaml:5:3, which other overlays may use", `spec.version stays "1.0.0"`, "base/web.yaml:6:3"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q is not said:\n%s", want, said)
+		}
+	}
+	if o := object(t, got.After, "web"); len(got.Files) != 1 || got.Files["base/web.yaml"] != nil || !strings.Contains(o.GetName(), "web") {
+		t.Errorf("files: %v", got.Files)
+	}
+}
+
+func TestChange_WritesTheVersionWhereTheOverlaySetsIt(t *testing.T) {
+	patch := "apiVersion: sluice.dev/v1beta1\nkind: Workload\nmetadata: {name: web, namespace: shop}\nspec: {image: $R@$A, version: '1.0.0'} # c\n"
+	dir := fleet(t, map[string]string{"overlay/kustomization.yaml": top + "patches: [{path: p.yaml}]\n", "overlay/p.yaml": fill(patch)})
+	set := load(t, dir, "overlay")
+	for name, c := range map[string]struct {
+		want  pin.Want
+		after string
+	}{
+		"image and version": {pin.Want{Digest: digestB, Version: "1.1.0"}, strings.NewReplacer("$A", "$B", "1.0.0", "1.1.0").Replace(patch)},
+		"the version alone": {pin.Want{Digest: digestA, Version: "1.1.0"}, strings.ReplaceAll(patch, "1.0.0", "1.1.0")},
+		"the image alone":   {pin.Want{Digest: digestB}, strings.ReplaceAll(patch, "$A", "$B")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.want.Object = object(t, set, "web")
+			got, err := pin.Change(set, c.want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got.Files) != 1 || string(got.Files["overlay/p.yaml"]) != fill(c.after) {
+				t.Errorf("%d files:\n%s", len(got.Files), got.Files["overlay/p.yaml"])
+			}
+		})
+	}
+}
+
+// two are Workloads that share a repository and, in the overlay, an entry of images.
+func two(t *testing.T) *overlay.Set {
+	t.Helper()
+	dir := fleet(t, map[string]string{
+		"base/kustomization.yaml":    "resources: [web.yaml, worker.yaml]\n",
+		"base/worker.yaml":           workload("worker", repo),
+		"overlay/kustomization.yaml": fill(top + "images:\n- name: $R\n  digest: $A\n"),
+	})
+	return load(t, dir, "overlay")
+}
+
+func TestChange_OfAPinThatTwoShareTakesBoth(t *testing.T) {
+	set := two(t)
+	web, worker := object(t, set, "web"), object(t, set, "worker")
+	for name, c := range map[string]struct {
+		wants []pin.Want
+		says  string
+	}{
+		"one of them":         {[]pin.Want{{Object: web, Digest: digestB}}, "Workload/shop/worker: it would change along with Workload/shop/web"},
+		"both, each another":  {[]pin.Want{{Object: web, Digest: digestB}, {Object: worker, Digest: "sha256:" + strings.Repeat("c", 64)}}, "shall become different images"},
+		"both, one stays":     {[]pin.Want{{Object: web, Digest: digestB}, {Object: worker, Digest: digestA}}, "shall become different images"},
+		"both, another tag":   {[]pin.Want{{Object: web, Digest: digestB, Tag: "a"}, {Object: worker, Digest: digestB, Tag: "b"}}, "shall become different images"},
+		"both to the same":    {[]pin.Want{{Object: web, Digest: digestB}, {Object: worker, Digest: digestB}}, ""},
+		"both, with one tag":  {[]pin.Want{{Object: web, Digest: digestB, Tag: "v1"}, {Object: worker, Digest: digestB, Tag: "v1"}}, ""},
+		"both, as it is now":  {[]pin.Want{{Object: web, Digest: digestA}, {Object: worker, Digest: digestA}}, ""},
+		"one, the other not":  {[]pin.Want{{Object: worker, Digest: digestA}}, ""},
+		"one that is no more": {[]pin.Want{{Object: gone(web), Digest: digestA}}, "the overlay does not have it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := pin.Change(set, c.wants...)
+			if c.says != "" {
+				if err == nil || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("error: %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range c.wants {
+				if now, err := pin.Read(got.After, object(t, got.After, w.Object.GetName())); err != nil || now.Digest != w.Digest || now.Tag != w.Tag {
+					t.Errorf("%s: %+v: %v", w.Object.GetName(), now, err)
+				}
+			}
+		})
+	}
+}
+
+func gone(o overlay.Object) overlay.Object {
+	o.Unstructured = o.DeepCopy()
+	o.SetName("gone")
+	return o
+}
+
+func TestChange_LetsMoveAlongWhatIsTheSameImage(t *testing.T) {
+	dir := fleet(t, map[string]string{
+		"base/web.yaml":              workload("web", repo) + "  backup: {image: " + repo + ", schedule: '@daily'}\n---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate}\nspec: {template: {spec: {containers: [{name: a, image: " + repo + "}]}}}\n",
+		"overlay/kustomization.yaml": fill(top + "images:\n- name: $R\n  digest: $A\n"),
+	})
+	set := load(t, dir, "overlay")
+	got, err := pin.Change(set, pin.Want{Object: object(t, set, "web"), Digest: digestB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := strings.Join(got.Notes, "\n")
+	for _, want := range []string{"Workload/shop/web spec.backup.image moves along", "Job/migrate spec.template.spec.containers[0].image moves along"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q is not said: %s", want, said)
+		}
+	}
+}
+
+func TestRead_OfAFileOfManifestsAndOfAnOverlayWithTwoKustomizations(t *testing.T) {
+	dir := fleet(t, map[string]string{"plain/web.yaml": fill("# c\n" + workload("web", "$R:1@$A") + "---\n" + workload("worker", "$R@$A"))})
+	set := load(t, dir, "plain")
+	got, err := pin.Change(set, pin.Want{Object: object(t, set, "worker"), Digest: digestB, Tag: "v2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fill("# c\n" + workload("web", "$R:1@$A") + "---\n" + workload("worker", "$R:v2@$B")); string(got.Files["plain/web.yaml"]) != want {
+		t.Errorf("%s", got.Files["plain/web.yaml"])
+	}
+	write(t, dir, "overlay/kustomization.yaml", top)
+	write(t, dir, "overlay/kustomization.yml", top)
+	if _, err := overlay.Load(dir, filepath.Join(dir, "overlay"), nil); err == nil || !strings.Contains(err.Error(), "multiple kustomization files") {
+		t.Errorf("error: %v", err)
+	}
+}
+
+func TestChange_LeavesABaseInTheOverlaysFolderThatOthersUse(t *testing.T) {
+	images := fill("apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nimages: [{name: $R, digest: $A}]\n")
+	for name, c := range map[string]struct {
+		other string
+		file  string
+	}{
+		"its folder":               {"resources: [../base]\ncomponents: [../overlay/images]\n", "overlay/kustomization.yaml"},
+		"nobody":                   {"resources: [../base]\n", "overlay/images/kustomization.yaml"},
+		"the overlay as it is":     {"resources: [../overlay]\n", "overlay/images/kustomization.yaml"},
+		"a file that is no YAML":   {"resources: [", "overlay/images/kustomization.yaml"},
+		"a folder of the same end": {"resources: [../base]\ncomponents: [images]\n", "overlay/images/kustomization.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := fleet(t, map[string]string{
+				"overlay/kustomization.yaml": "resources: [../base]\ncomponents: [../component, images]\n", "overlay/images/kustomization.yaml": images,
+				"other/kustomization.yaml": c.other,
+			})
+			set := load(t, dir, "overlay")
+			got, err := pin.Change(set, pin.Want{Object: object(t, set, "web"), Digest: digestB})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got.Files) != 1 || got.Files[c.file] == nil {
+				t.Errorf("files: %s", got.Files)
+			}
+		})
+	}
+}
+
+func TestChange_ChangesManyAtOnceEachWhereItIsPinnedLast(t *testing.T) {
+	// The patch of the api has no say: the entry that comes after it has the same digest.
+	kustomization := top + "patches: [{path: p.yaml}]\nimages:\n- {name: $R, digest: $A}\n- {name: r.io/api, digest: $A}\n"
+	dir := fleet(t, map[string]string{
+		"base/kustomization.yaml":    "resources: [web.yaml, api.yaml, job.yaml]\n",
+		"base/api.yaml":              workload("api", "r.io/api"),
+		"base/job.yaml":              workload("job", "r.io/job"),
+		"overlay/kustomization.yaml": fill(kustomization),
+		"overlay/p.yaml":             fill(workload("api", "r.io/api@$A")),
+	})
+	set := load(t, dir, "overlay")
+	var wants []pin.Want
+	for _, name := range []string{"web", "api", "job"} {
+		wants = append(wants, pin.Want{Object: object(t, set, name), Digest: digestB})
+	}
+	got, err := pin.Change(set, wants...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fill(strings.ReplaceAll(kustomization, "$A", "$B") + "- {name: r.io/job, digest: $B}\n")
+	if len(got.Files) != 1 || string(got.Files["overlay/kustomization.yaml"]) != want {
+		t.Errorf("%d files:\n%s", len(got.Files), got.Files["overlay/kustomization.yaml"])
+	}
+	for _, w := range wants {
+		if now, err := pin.Read(got.After, object(t, got.After, w.Object.GetName())); err != nil || now.Digest != digestB {
+			t.Errorf("%s: %+v: %v", w.Object.GetName(), now, err)
+		}
 	}
 }

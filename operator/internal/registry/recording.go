@@ -115,10 +115,13 @@ func (r *Recording) lookedAt(image string, rest func(context.Context) error) {
 	r.images[image] = rest
 }
 
-// Complete reads everything that registries hold for the images that were looked at, for a
-// rule that asks for more than those of now. It returns what it could not read, each in
-// one line; the recording then has the rest.
+// Complete reads everything that registries hold for the images that were looked at into
+// Options.Record, for a rule that asks for more than those of now. It returns what it could
+// not read, each in one line; the recording then has the rest.
 func (c *Client) Complete(ctx context.Context) []string {
+	if c.record == nil {
+		return nil
+	}
 	c.record.mu.Lock()
 	rest := maps.Clone(c.record.images)
 	c.record.mu.Unlock()

@@ -200,6 +200,28 @@ func TestReadRecording_RefusesWhatItWouldNotHaveWritten(t *testing.T) {
 	}
 }
 
+// FuzzReadRecording wants that what is read is written, and read again, as the same bytes.
+func FuzzReadRecording(f *testing.F) {
+	f.Add([]byte(`{"format":"sluice.dev/signature-cache/v1","recorded":"2026-03-01T12:00:00Z","answers":1}` + "\n" +
+		`{"repository":"registry.example.com/shop/web","request":"GET manifests/1","status":200,"body":"e30="}` + "\n"))
+	f.Add([]byte(`{"format":"sluice.dev/signature-cache/v1","recorded":"2026-03-01T12:00:00+01:00","answers":1}` + "\n" +
+		`{"repository":"docker.io/library/nginx","request":"GET blobs/x","accept":"a","status":200,"over":9,"link":"<x>"}` + "\n"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r, err := ReadRecording(bytes.NewReader(raw))
+		if err != nil {
+			return
+		}
+		var first, second bytes.Buffer
+		ok(t, r.Write(&first))
+		again, err := ReadRecording(bytes.NewReader(first.Bytes()))
+		ok(t, err)
+		ok(t, again.Write(&second))
+		if !bytes.Equal(first.Bytes(), second.Bytes()) {
+			t.Errorf("%q is written as %q", first.Bytes(), second.Bytes())
+		}
+	})
+}
+
 func TestRecording_SaysThatItIsFull(t *testing.T) {
 	r := NewRecording(recordedAt)
 	large := &answer{status: http.StatusOK, header: http.Header{}, body: make([]byte, limits.RecordingBytes/2)}

@@ -237,8 +237,11 @@ func (r *Repository) land(ctx context.Context, c Commit, entries map[string]entr
 	if err := r.checkOut(c.Files); err != nil {
 		return fmt.Errorf("commit %.12s is made, but not checked out; git restore the files: %w", made, err)
 	}
+	if err := os.Rename(lock, index); err != nil {
+		return fmt.Errorf("commit %.12s is made and checked out, but not in the index; git reset: %w", made, err)
+	}
 	landed = true
-	return os.Rename(lock, index)
+	return nil
 }
 
 func copyNew(from, to string) error {

@@ -72,7 +72,8 @@ var kept = []string{
 	"GIT_CEILING_DIRECTORIES=", "GIT_DISCOVERY_ACROSS_FILESYSTEM=", "GIT_ALLOW_PROTOCOL=",
 }
 
-// remote in the environment lets git talk to remotes: those that the caller allows.
+// remote among the variables of a command lets it talk to others, by the protocols that
+// the caller allows.
 const remote = "SLUICE_GIT_REMOTE=1"
 
 // environment for git, from the caller's.
@@ -107,22 +108,22 @@ func (r *Repository) command(ctx context.Context, more []string, args ...string)
 	return c
 }
 
-// Failure says why git did not do what it was told.
-type Failure struct {
-	Command string
-	// Said is the beginning of what git said.
-	Said string
+// failure says why git did not do what it was told.
+type failure struct {
+	command string
+	// said is the beginning of what git said.
+	said string
 	err  error
 }
 
-func (f *Failure) Error() string {
-	if f.Said != "" {
-		return fmt.Sprintf("git %s: %s", f.Command, f.Said)
+func (f *failure) Error() string {
+	if f.said != "" {
+		return fmt.Sprintf("git %s: %s", f.command, f.said)
 	}
-	return fmt.Sprintf("git %s: %v", f.Command, f.err)
+	return fmt.Sprintf("git %s: %v", f.command, f.err)
 }
 
-func (f *Failure) Unwrap() error { return f.err }
+func (f *failure) Unwrap() error { return f.err }
 
 // ErrTooLong is an output over limits.GitOutputBytes.
 var ErrTooLong = fmt.Errorf("more than %d bytes of output (limits.GitOutputBytes)", limits.GitOutputBytes)
@@ -157,7 +158,7 @@ func (r *Repository) run(ctx context.Context, within time.Duration, limit string
 	err := c.Run()
 	switch {
 	case out.over:
-		return nil, &Failure{Command: args[0], err: ErrTooLong}
+		return nil, &failure{command: args[0], err: ErrTooLong}
 	case err != nil:
 		return out.Bytes(), failed(ctx, args[0], within, limit, said, err)
 	}
@@ -166,13 +167,13 @@ func (r *Repository) run(ctx context.Context, within time.Duration, limit string
 
 func failed(ctx context.Context, command string, within time.Duration, limit string, said *bounded, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return &Failure{Command: command, err: fmt.Errorf("it took longer than %s (%s)", within, limit)}
+		return &failure{command: command, err: fmt.Errorf("it took longer than %s (%s)", within, limit)}
 	}
 	text := redact.Text(strings.TrimSpace(said.String()), limits.GitErrorBytes)
 	if strings.Contains(text, "promisor remote") {
 		text = "this is a partial clone, which lacks files that are needed, and nothing is fetched for you: git fetch --refetch --no-filter: " + text
 	}
-	return &Failure{Command: command, Said: text, err: err}
+	return &failure{command: command, said: text, err: err}
 }
 
 // Stream runs one command within limits.RevisionCall, while talk writes to it and reads

@@ -17,6 +17,20 @@ func Markdown(w io.Writer, r Run) error {
 	b.WriteString("## Sluice\n\n| judged | allowed | with warnings | denied | undecided | faults |\n| ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	fmt.Fprintf(&b, "| %d | %d | %d | %d | %d | %d |\n", len(r.Judged),
 		c[gate.OutcomeAllow], c[gate.OutcomeWarn], c[gate.OutcomeDeny], c[gate.OutcomeError], len(r.Faults))
+	r.findings(&b)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// MarkdownFindings is Markdown without the counts.
+func MarkdownFindings(w io.Writer, r Run) error {
+	var b strings.Builder
+	r.findings(&b)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r Run) findings(b *strings.Builder) {
 	for _, j := range r.Judged {
 		for _, v := range j.Verdicts {
 			one := j
@@ -25,9 +39,9 @@ func Markdown(w io.Writer, r Run) error {
 			if len(entries) == 0 {
 				continue
 			}
-			fmt.Fprintf(&b, "\n### %s %s\n\n", marks[v.Outcome], span(title(v)))
+			fmt.Fprintf(b, "\n### %s %s\n\n", marks[v.Outcome], Span(title(v)))
 			for _, e := range entries {
-				markdownFinding(&b, e)
+				markdownFinding(b, e)
 			}
 		}
 	}
@@ -35,26 +49,24 @@ func Markdown(w io.Writer, r Run) error {
 		b.WriteString("\n### Faults of the input\n\n")
 	}
 	for _, f := range r.Faults {
-		fmt.Fprintf(&b, "- %s at %s\n  - %s\n", span(f.Rule), span(f.Place.String()), span(f.Message))
+		fmt.Fprintf(b, "- %s at %s\n  - %s\n", Span(f.Rule), Span(f.Place.String()), Span(f.Message))
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 func markdownFinding(b *strings.Builder, e entry) {
-	fmt.Fprintf(b, "- **%s** at %s\n", span(e.finding.Severity+" "+e.finding.Policy), span(e.place.String()))
-	fmt.Fprintf(b, "  - at: %s\n  - what: %s\n", span(e.where()), span(e.finding.Message))
+	fmt.Fprintf(b, "- **%s** at %s\n", Span(e.finding.Severity+" "+e.finding.Policy), Span(e.place.String()))
+	fmt.Fprintf(b, "  - at: %s\n  - what: %s\n", Span(e.where()), Span(e.finding.Message))
 	if e.finding.Remedy != "" {
-		fmt.Fprintf(b, "  - to do: %s\n", span(e.finding.Remedy))
+		fmt.Fprintf(b, "  - to do: %s\n", Span(e.finding.Remedy))
 	}
 	if e.docs != "" {
-		fmt.Fprintf(b, "  - docs: %s\n", span(e.docs))
+		fmt.Fprintf(b, "  - docs: %s\n", Span(e.docs))
 	}
 }
 
-// span is a text as a code span: the fence is longer than any run of backticks in it, and
+// Span is a text as a code span: the fence is longer than any run of backticks in it, and
 // the spaces inside keep a backtick at the edge from joining the fence.
-func span(text string) string {
+func Span(text string) string {
 	text = strings.TrimSpace(clean(text))
 	if text == "" {
 		return "`-`"

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"sort"
 	"strings"
+	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -29,7 +30,8 @@ import (
 
 // Set is the schemas of all kinds. It is safe for concurrent use.
 type Set struct {
-	kinds map[schema.GroupVersionKind]kind
+	// kinds are compiled when they are first asked for: few are in one check.
+	kinds map[schema.GroupVersionKind]func() (kind, error)
 }
 
 type kind struct {
@@ -38,12 +40,15 @@ type kind struct {
 	status     bool
 	structural *structural.Structural
 	validator  validation.SchemaValidator
-	cel        *cel.Validator
+	// sure answers for the validator where there is no doubt.
+	sure *sure
+	cel  *cel.Validator
 }
 
-// Load reads every CRD in files.
+// Load reads every CRD in files. What is wrong with a schema itself shows when an object of
+// its kind comes.
 func Load(files fs.FS) (*Set, error) {
-	set := &Set{kinds: map[schema.GroupVersionKind]kind{}}
+	set := &Set{kinds: map[schema.GroupVersionKind]func() (kind, error){}}
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("list CRDs: %w", err)
@@ -72,25 +77,33 @@ func (s *Set) add(raw []byte) error {
 		if version.Schema == nil {
 			return fmt.Errorf("version %s has no schema", version.Name)
 		}
-		var props apiextensions.JSONSchemaProps
-		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema, &props, nil); err != nil {
-			return err
-		}
-		st, err := structural.NewStructural(&props)
-		if err != nil {
-			return err
-		}
-		validator, _, err := validation.NewSchemaValidator(&props)
-		if err != nil {
-			return err
-		}
 		gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}
-		s.kinds[gvk] = kind{
-			namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped, status: version.Subresources != nil && version.Subresources.Status != nil,
-			structural: st, validator: validator, cel: cel.NewValidator(st, true, celconfig.PerCallLimit),
-		}
+		s.kinds[gvk] = sync.OnceValues(func() (kind, error) {
+			k, err := compile(version)
+			k.namespaced = crd.Spec.Scope == apiextensionsv1.NamespaceScoped
+			return k, err
+		})
 	}
 	return nil
+}
+
+func compile(version apiextensionsv1.CustomResourceDefinitionVersion) (kind, error) {
+	var props apiextensions.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema, &props, nil); err != nil {
+		return kind{}, err
+	}
+	st, err := structural.NewStructural(&props)
+	if err != nil {
+		return kind{}, err
+	}
+	validator, _, err := validation.NewSchemaValidator(&props)
+	if err != nil {
+		return kind{}, err
+	}
+	return kind{
+		status:     version.Subresources != nil && version.Subresources.Status != nil,
+		structural: st, validator: validator, sure: compileRoot(st), cel: cel.NewValidator(st, true, celconfig.PerCallLimit),
+	}, nil
 }
 
 // Admit returns a copy of the object with the schema's defaults set, or every reason why
@@ -103,9 +116,13 @@ func (s *Set) Admit(ctx context.Context, obj map[string]any, gvk schema.GroupVer
 // AdmitChange is Admit for an object that is there already, as old: the rules about what
 // may not change count too. A nil old is a create.
 func (s *Set) AdmitChange(ctx context.Context, obj, old map[string]any, gvk schema.GroupVersionKind) (map[string]any, field.ErrorList) {
-	k, ok := s.kinds[gvk]
+	compiled, ok := s.kinds[gvk]
 	if !ok {
 		return nil, field.ErrorList{field.NotSupported(field.NewPath("apiVersion"), gvk.String(), s.versions(gvk.Group))}
+	}
+	k, err := compiled()
+	if err != nil {
+		return nil, field.ErrorList{field.InternalError(field.NewPath("apiVersion"), fmt.Errorf("the schema of %s: %w", gvk, err))}
 	}
 	obj = runtime.DeepCopyJSON(obj)
 	var errs field.ErrorList
@@ -123,7 +140,9 @@ func (s *Set) AdmitChange(ctx context.Context, obj, old map[string]any, gvk sche
 	if k.status {
 		delete(obj, "status") // its default, which is for who reads an object that has none
 	}
-	errs = append(errs, validation.ValidateCustomResource(nil, obj, k.validator)...)
+	if !k.sure.valid(obj) {
+		errs = append(errs, validation.ValidateCustomResource(nil, obj, k.validator)...)
+	}
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, k.structural, obj)...)
 	if len(errs) > 0 {
 		// CEL rules may assume a valid shape: their errors would only repeat these.

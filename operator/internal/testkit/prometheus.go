@@ -32,8 +32,9 @@ type Prometheus struct {
 var listening = regexp.MustCompile(`msg="Listening on" .*address=(\S+)`)
 
 // StartPrometheus starts the program at binary (bin/tools/prometheus), which scrapes /metrics
-// of each target, a host and port, every 500 ms. It keeps its data in dir and takes a port
-// that is free. It returns when queries are answered, or an error after limits.LabReady.
+// of each target, a host and port, every 500 ms as the job "targets", and evaluates the
+// rules in dir/rules as often. It keeps its data in dir and takes a port that is free. It
+// returns when queries are answered, or an error after limits.LabReady.
 func StartPrometheus(ctx context.Context, binary, dir string, targets ...string) (*Prometheus, error) {
 	ctx, cancel := context.WithTimeout(ctx, limits.LabReady)
 	defer cancel()
@@ -63,7 +64,7 @@ func StartPrometheus(ctx context.Context, binary, dir string, targets ...string)
 
 func scrapes(targets []string) string {
 	var b strings.Builder
-	b.WriteString("global: {scrape_interval: 500ms, scrape_timeout: 500ms}\nscrape_configs:\n- job_name: targets\n  static_configs:\n  - targets: [")
+	b.WriteString("global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}\nrule_files: [rules/*.yaml]\nscrape_configs:\n- job_name: targets\n  static_configs:\n  - targets: [")
 	for _, t := range targets {
 		fmt.Fprintf(&b, "%q, ", t)
 	}

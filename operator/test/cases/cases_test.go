@@ -36,10 +36,34 @@ func TestCases_Promotion(t *testing.T) {
 	}
 }
 
+func TestCases_Promote(t *testing.T) {
+	for _, c := range promoteCases {
+		t.Run(fmt.Sprintf("%d %s", c.number, c.name), func(t *testing.T) {
+			if err := c.run(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestCases_Kustomize(t *testing.T) {
 	for _, c := range kustomizeCases {
 		t.Run(fmt.Sprintf("%d %s", c.number, c.name), func(t *testing.T) {
 			if err := c.run(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What the attacks name of other suites is run with those.
+func TestCases_Attacks(t *testing.T) {
+	for _, a := range attacks {
+		if a.run == nil {
+			continue
+		}
+		t.Run(fmt.Sprintf("%d %s", a.number, a.name), func(t *testing.T) {
+			if err := a.run(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,26 +17,32 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/cli"
 	"github.com/sluice-dev/sluice/operator/internal/delta"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
+	"github.com/sluice-dev/sluice/operator/internal/pin"
+	"github.com/sluice-dev/sluice/operator/internal/repo"
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
-// kustomizeCase is a case about overlays, drift or health. run says what ours is, and
+// commandCase is a case about the command, drift or health. run says what ours is, and
 // what is wrong with it.
-type kustomizeCase struct {
+type commandCase struct {
 	number int
 	name   string
 	right  string
 	run    func(context.Context) error
 }
 
-var kustomizeCases = []kustomizeCase{
+var kustomizeCases = []commandCase{
 	{1, "an overlay with its own OpenAPI schema, before and beside another one's patch", "image and sidecar are kept", openAPIStays},
 	{2, "a base pinned by digest, and newTag alone in the overlay", "denied, at the overlay's line", unpinned},
 	{3, "images: against the image of a Workload", "reaches it by our component; an error without", imagesOfWorkloads},
 	{4, "a generator without the namespace that its user has", "reported, with both files", danglingReference},
+	{5, "a merge patch on the env of a Workload", "diff shows the entries that are lost", lostEntries},
 	{6, "1000m against 1 in an object that nobody knows", "no drift", quantities},
 	{7, "volumeClaimTemplates as the API server stores them", "no drift", storedClaims},
 	{8, "a StatefulSet with OnDelete and old pods", "Progressing, with the reason", onDelete},
+	{8, "a custom resource that is not Ready, of a kind without a script", "Degraded, with its message", notReady},
 	{9, "a status that speaks of an older generation", "Progressing", olderStatus},
+	{10, "two promotions that were prepared from one head", "one lands, the other refuses, reads the head anew and lands after it", twoPromotions},
 }
 
 // folder writes files into a new folder, which done removes.
@@ -63,7 +70,7 @@ func check(ctx context.Context, files map[string]string, code int, says ...strin
 	}
 	defer done()
 	var out bytes.Buffer
-	args := []string{"check", filepath.Join(dir, "overlay"), "--root", dir, "--gate", filepath.Join(dir, "gate")}
+	args := []string{"check", "--no-cache", filepath.Join(dir, "overlay"), "--root", dir, "--gate", filepath.Join(dir, "gate")}
 	if got := cli.Main(ctx, args, strings.NewReader(""), &out, &out); got != code {
 		return fmt.Errorf("exit code %d and not %d: %s", got, code, out.String())
 	}
@@ -139,14 +146,9 @@ func unpinned(ctx context.Context) error {
 
 // component is the one that this repository has.
 func component() (map[string]string, error) {
-	root, err := os.Getwd()
+	root, err := moduleRoot()
 	if err != nil {
 		return nil, err
-	}
-	for ; root != filepath.Dir(root); root = filepath.Dir(root) {
-		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
-			break
-		}
 	}
 	files := map[string]string{}
 	for _, name := range []string{"kustomization.yaml", "fields.yaml"} {
@@ -257,4 +259,123 @@ func onDelete(context.Context) error {
 func olderStatus(context.Context) error {
 	return progresses("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, generation: 3}\nspec: {replicas: 1}\n"+
 		"status: {observedGeneration: 2, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1, conditions: [{type: Available, status: 'True'}]}\n", "")
+}
+
+func lostEntries(ctx context.Context) error {
+	dir, done, err := folder(map[string]string{
+		"base/kustomization.yaml":    "resources: [web.yaml]\n",
+		"base/web.yaml":              strings.Replace(webWorkload, "web:1}", "web:1, env: [{name: FIRST, value: a}, {name: LOST, value: b}]}", 1),
+		"overlay/kustomization.yaml": "resources: [../base]\npatches: [{path: p.yaml}]\n",
+		"overlay/p.yaml":             "apiVersion: sluice.dev/v1beta1\nkind: Workload\nmetadata: {name: web, namespace: shop}\nspec: {env: [{name: ADDED, value: c}]}\n",
+	})
+	if err != nil {
+		return err
+	}
+	defer done()
+	var out bytes.Buffer
+	args := []string{"diff", filepath.Join(dir, "overlay"), "--root", dir, "--against", filepath.Join(dir, "base")}
+	if code := cli.Main(ctx, args, strings.NewReader(""), &out, &out); code != 1 {
+		return fmt.Errorf("exit code %d: %s", code, out.String())
+	}
+	for _, says := range []string{"Workload/shop/web changed", "-  - name: FIRST", "-  - name: LOST", "+  - name: ADDED"} {
+		if !strings.Contains(out.String(), says) {
+			return fmt.Errorf("%q is not said: %s", says, out.String())
+		}
+	}
+	return nil
+}
+
+func notReady(context.Context) error {
+	var u unstructured.Unstructured
+	if err := object("apiVersion: example.com/v1\nkind: Database\nmetadata: {name: db, generation: 1}\nstatus: {conditions: [{type: Ready, status: 'False', reason: DiskFull, message: the disk is full}]}\n", &u); err != nil {
+		return err
+	}
+	if h := delta.HealthOf(&u); h.Status != delta.Degraded || h.Message != "the disk is full" {
+		return fmt.Errorf("it is %s: %s", h.Status, h.Message)
+	}
+	return nil
+}
+
+// queued is an overlay with two Workloads in a repository of its own.
+func queued(ctx context.Context) (dir string, done func(), err error) {
+	files, err := component()
+	if err != nil {
+		return "", nil, err
+	}
+	files["base/kustomization.yaml"], files["base/web.yaml"] = "resources: [web.yaml, api.yaml]\n", webWorkload
+	files["base/api.yaml"] = strings.ReplaceAll(strings.ReplaceAll(webWorkload, "name: web", "name: api"), "shop/web", "shop/api")
+	files["overlay/kustomization.yaml"] = "resources: [../base]\ncomponents: [../component]\n"
+	if dir, done, err = folder(files); err != nil {
+		return "", nil, err
+	}
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"config", "user.name", "a"}, {"config", "user.email", "a@example.com"}, {"config", "commit.gpgsign", "false"}, {"add", "-A"}, {"commit", "-q", "-m", "a"}} {
+		if out, err := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...).CombinedOutput(); err != nil {
+			done()
+			return "", nil, fmt.Errorf("git %v: %w: %s", args, err, out)
+		}
+	}
+	return dir, done, nil
+}
+
+// prepare works out the commit that pins one Workload, from what is checked out.
+func prepare(ctx context.Context, dir, name, digest string) (repo.Commit, error) {
+	status, err := repo.At(dir).Status(ctx)
+	if err != nil {
+		return repo.Commit{}, err
+	}
+	set, err := overlay.Load(dir, filepath.Join(dir, "overlay"), nil)
+	if err != nil {
+		return repo.Commit{}, err
+	}
+	for _, o := range set.Objects {
+		if o.GetName() != name {
+			continue
+		}
+		changed, err := pin.Change(set, pin.Want{Object: o, Digest: digest})
+		if err != nil {
+			return repo.Commit{}, err
+		}
+		return repo.Commit{Parent: status.Head, Branch: status.Branch, Message: "promote " + name, Files: changed.Files}, nil
+	}
+	return repo.Commit{}, fmt.Errorf("no Workload %s", name)
+}
+
+func twoPromotions(ctx context.Context) error {
+	dir, done, err := queued(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	digest := map[string]string{"web": testkit.DigestOf("web"), "api": testkit.DigestOf("api")}
+	var commits []repo.Commit
+	for _, name := range []string{"web", "api"} {
+		c, err := prepare(ctx, dir, name, digest[name])
+		if err != nil {
+			return err
+		}
+		commits = append(commits, c)
+	}
+	if _, err := repo.At(dir).Commit(ctx, commits[0]); err != nil {
+		return err
+	}
+	if _, err := repo.At(dir).Commit(ctx, commits[1]); !errors.Is(err, repo.ErrMoved) {
+		return fmt.Errorf("the second is not refused: %w", err)
+	}
+	again, err := prepare(ctx, dir, "api", digest["api"])
+	if err != nil {
+		return err
+	}
+	if _, err := repo.At(dir).Commit(ctx, again); err != nil {
+		return err
+	}
+	set, err := overlay.Load(dir, filepath.Join(dir, "overlay"), nil)
+	if err != nil {
+		return err
+	}
+	for _, o := range set.Objects {
+		if now, err := pin.Read(set, o); err != nil || now.Digest != digest[o.GetName()] {
+			return fmt.Errorf("%s is pinned to %s: %w", o.GetName(), now.Digest, err)
+		}
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-// Command cases runs known cases of image trust, of promotion and of overlays, each with its right
+// Command cases runs known cases of image trust, of promotion, of overlays and of attacks, each with its right
 // answer, and prints for each its number, what is right and what Sluice says. It exits 1 if
 // they differ.
 package main
@@ -38,15 +38,34 @@ func main() {
 			fmt.Printf("%s %2d  right: %-5s  ours: %-5s  WRONG %s: %v\n", group.name, c.number, c.right, verdict.Outcome, c.name, err)
 		}
 	}
-	for _, c := range kustomizeCases {
-		err := c.run(context.Background())
-		if err == nil {
-			passed++
-			fmt.Printf("kustomize %2d  right: %s  ok    %s\n", c.number, c.right, c.name)
+	for _, group := range []struct {
+		name  string
+		cases []commandCase
+	}{{"promotion", promoteCases}, {"kustomize", kustomizeCases}} {
+		for _, c := range group.cases {
+			err := c.run(context.Background())
+			if err == nil {
+				passed++
+				fmt.Printf("%s %2d  right: %s  ok    %s\n", group.name, c.number, c.right, c.name)
+				continue
+			}
+			failed++
+			fmt.Printf("%s %2d  right: %s  WRONG %s: %v\n", group.name, c.number, c.right, c.name, err)
+		}
+	}
+	done, err := suites(context.Background())
+	if err != nil {
+		failed++
+		fmt.Printf("the suites of the attacks did not run: %v\n", err)
+	}
+	for _, a := range attacks {
+		if err := a.hold(context.Background(), done); err != nil {
+			failed++
+			fmt.Printf("attack %2d  right: %s  WRONG %s: %v\n", a.number, a.right, a.name, err)
 			continue
 		}
-		failed++
-		fmt.Printf("kustomize %2d  right: %s  WRONG %s: %v\n", c.number, c.right, c.name, err)
+		passed++
+		fmt.Printf("attack %2d  right: %s  ok    %s\n", a.number, a.right, a.name)
 	}
 	fmt.Printf("%d passed, %d failed\n", passed, failed)
 	if failed > 0 {

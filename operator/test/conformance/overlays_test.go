@@ -95,7 +95,7 @@ func TestOverlays_PassTheirOwnGate(t *testing.T) {
 		t.Run(environment, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			code := cli.Main(t.Context(), []string{
-				"check", filepath.Join(root, "kustomize", "overlays", environment), "--gate=" + signer, "--format=json",
+				"check", "--no-cache", filepath.Join(root, "kustomize", "overlays", environment), "--gate=" + signer, "--format=json",
 				"--registry-mirror=" + stage.Registry + "=" + registry.Host(),
 			}, nil, &stdout, &stderr)
 			if code != 0 {
@@ -111,6 +111,38 @@ func TestOverlays_PassTheirOwnGate(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestBase_PassesThePolicies holds the operator's own Deployment against what it asks of
+// others. The labels of gitops are those of the children of Workloads.
+func TestBase_PassesThePolicies(t *testing.T) {
+	root, err := stage.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	code := cli.Main(t.Context(), []string{"check", filepath.Join(root, "kustomize", "base"), "--gate=testdata/platform-gate.yaml", "--format=json"}, nil, &stdout, &stderr)
+	if code != 0 {
+		t.Fatalf("exit code %d: %s%s", code, stderr.String(), stdout.String())
+	}
+	verdicts := decode(t, stdout.Bytes())
+	if len(verdicts) != 1 || verdicts[0].Outcome != gate.OutcomeAllow || len(verdicts[0].Warnings) != 0 {
+		t.Errorf("verdicts: %s", stdout.String())
+	}
+}
+
+// TestOverlays_PinTheSameThings is what `make overlays` asks: from ci on, what is tested is
+// what runs.
+func TestOverlays_PinTheSameThings(t *testing.T) {
+	root, err := stage.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	code := cli.Main(t.Context(), []string{"lint", "overlays", filepath.Join(root, "kustomize", "overlays"), "--expect=spec.storage.retain"}, nil, &stdout, &stderr)
+	if code != 0 || !strings.Contains(stdout.String()+stderr.String(), "0 errors, 0 warnings") {
+		t.Errorf("exit code %d: %s%s", code, stderr.String(), stdout.String())
 	}
 }
 

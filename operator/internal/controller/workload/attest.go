@@ -51,6 +51,11 @@ func (r *Reconciler) attest(ctx context.Context, s *scope, o *obstacle) {
 		for _, k := range m.soaks {
 			k.interrupt()
 		}
+		for i := range m.promises {
+			if p := &m.promises[i]; p.reason == reasonSoaking {
+				p.reason, p.message, p.pending = reasonNotSoaking, "attested once it has been Ready without a break for as long as the Gate says", false
+			}
+		}
 		return
 	}
 	well := s.doesWell(o)

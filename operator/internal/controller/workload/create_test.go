@@ -284,13 +284,15 @@ func TestReconcile_OverwritesAForgedStatusAndNeverUsesIt(t *testing.T) {
 	w.Status.Images = []v1beta1.ImageStatus{{Image: w.Spec.Image, Digest: old, SignedBy: "release-key"}, {Image: "evil", Digest: old}}
 	w.Status.Gate = &v1beta1.GateStatus{Gate: "prod", Verdict: "Allow"}
 	w.Status.Drift = &v1beta1.DriftStatus{Changes: []v1beta1.DriftChange{{Object: "forged", Path: "forged", Change: "Added"}}}
-	w.Status.Conditions = append(w.Status.Conditions, metav1.Condition{Type: "Promoted", Status: "True", Reason: "Forged", LastTransitionTime: metav1.Now()})
+	for _, kind := range []string{"Approved", v1beta1.ConditionPromoted} {
+		w.Status.Conditions = append(w.Status.Conditions, metav1.Condition{Type: kind, Status: "True", Reason: "Forged", LastTransitionTime: metav1.Now()})
+	}
 	if err := api.Status().Update(t.Context(), w, client.FieldOwner("intruder")); err != nil {
 		t.Fatal(err)
 	}
 	b.restart()
 	b.must(w)
-	foreign := conditionOf(w, "Promoted")
+	foreign := conditionOf(w, "Approved")
 	w.Status.Conditions = ownOnly(w.Status.Conditions)
 	genuine.Conditions = ownOnly(genuine.Conditions)
 	if diff := cmp.Diff(*genuine, w.Status); diff != "" {

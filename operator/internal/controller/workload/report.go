@@ -195,10 +195,11 @@ func (r *Reconciler) tell(w *v1beta1.Workload, next v1beta1.WorkloadStatus) {
 	}
 }
 
-// changed is a condition whose status or reason is not what it was; nil when they are.
+// changed is a condition whose status or reason is not what it was; nil when they are, or
+// where there is nothing to be told any more.
 func changed(before, next v1beta1.WorkloadStatus, kind string) *metav1.Condition {
 	was, now := meta.FindStatusCondition(before.Conditions, kind), meta.FindStatusCondition(next.Conditions, kind)
-	if was != nil && was.Status == now.Status && was.Reason == now.Reason {
+	if now == nil || was != nil && was.Status == now.Status && was.Reason == now.Reason {
 		return nil
 	}
 	return now

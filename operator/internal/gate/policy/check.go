@@ -36,6 +36,9 @@ func New() *Check {
 	}
 }
 
+// Prepare starts to compile a set that will be evaluated, and returns.
+func (c *Check) Prepare(set gate.PolicySet) { c.cache.entry(set) }
+
 // Evaluate implements gate.Check.
 func (c *Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
 	var all gate.Findings

@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/overlay"
+)
+
+// reading is all that was read for a command.
+type reading struct {
+	worlds []*world
+	// looks are what was looked at for each source, in order.
+	looks []*overlay.Seen
+}
+
+// world is what counts together: the rules in it are those that its objects are judged by.
+type world struct {
+	*input
+	// of is the path of the overlay that it is apart for; "" where there is one world.
+	of string
+	// scope is nil where everything is judged.
+	scope *scope
+}
+
+// given is one path that was read.
+type given struct {
+	path string
+	set  *overlay.Set
+	// rules says that it was named by --gate: what is in it is not judged.
+	rules bool
+}
+
+// read reads what is checked and what the Gates need. Gates, Exemptions, Namespaces,
+// ConfigMaps and Secrets count wherever they stand; Workloads only in paths. With a base,
+// only what differs from that revision is to be judged.
+func read(ctx context.Context, s streams, root string, paths, gates []string, base string) (*reading, error) {
+	go func() { _, _ = known() }() // Kustomize builds on one core
+	r := &reading{}
+	var sources []given
+	for i, path := range append(append([]string(nil), gates...), paths...) {
+		set, err := overlay.Load(root, path, s.in)
+		if err != nil {
+			return nil, usage("%w", err)
+		}
+		sources = append(sources, given{path, set, i < len(gates)})
+		r.looks = append(r.looks, set.Seen)
+	}
+	trees := map[string]*changes{}
+	for _, members := range apart(sources) {
+		w := &world{input: newInput(s), of: members.of}
+		if base != "" {
+			w.scope = newScope(base, trees)
+		}
+		for _, m := range members.sources {
+			if err := w.enter(ctx, m); err != nil {
+				return nil, err
+			}
+		}
+		r.worlds = append(r.worlds, w)
+	}
+	return r, nil
+}
+
+// enter takes a source in.
+func (w *world) enter(ctx context.Context, from given) error {
+	if w.scope != nil {
+		if err := w.scope.note(ctx, from.path, from.set, from.rules); err != nil {
+			return err
+		}
+	}
+	return w.take(ctx, from.set, !from.rules)
+}
+
+// members are the sources of a world.
+type members struct {
+	of      string
+	sources []given
+}
+
+// apart keeps overlays from each other that each bring a Gate, as those of a fleet do: the
+// same Workload is in all of them, and each is for another environment. What other paths
+// bring counts in every one.
+func apart(sources []given) []members {
+	var common, overlays []given
+	for _, s := range sources {
+		if !s.rules && s.set.Kustomization != "" && guards(s.set) {
+			overlays = append(overlays, s)
+		} else {
+			common = append(common, s)
+		}
+	}
+	if len(overlays) < 2 {
+		return []members{{sources: sources}}
+	}
+	var out []members
+	var shared []given
+	judged := false
+	for _, s := range common {
+		judged = judged || !s.rules
+		s.rules = true
+		shared = append(shared, s)
+	}
+	if judged {
+		out = append(out, members{sources: common})
+	}
+	for _, o := range overlays {
+		out = append(out, members{of: o.path, sources: append(shared[:len(shared):len(shared)], o)})
+	}
+	return out
+}
+
+// guards says whether a set has a Gate.
+func guards(set *overlay.Set) bool {
+	for _, o := range set.Objects {
+		if o.GroupVersionKind().GroupKind() == v1beta1.GroupVersion.WithKind(v1beta1.GateKind).GroupKind() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,203 @@
+package overlay
+
+import (
+	"errors"
+	"path"
+	"runtime"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/resource"
+	"sigs.k8s.io/kustomize/api/types"
+
+	"github.com/sluice-dev/sluice/operator/internal/kustomize"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+)
+
+// Kustomize compares each object with every other three times, which is half of its time
+// for a thousand of them. Where kustomizations list files and do nothing else, what it
+// makes of them is those files one after the other. They are read here then, with its own
+// reader and side by side; it is asked wherever there is any doubt, all errors included.
+
+// errNotPlain says that Kustomize has to be asked.
+var errNotPlain = errors.New("more than a list of files")
+
+// plain reads what the kustomization in a folder lists, files below the root in order.
+func plain(fsys *rooted, below string) ([]Object, error) {
+	files, err := listed(fsys, below, map[string]bool{}, 0)
+	if err != nil {
+		return nil, err
+	}
+	texts := make([][]byte, len(files))
+	for i, file := range files {
+		if texts[i], err = fsys.ReadFile(file); err != nil {
+			return nil, err
+		}
+	}
+	found := make([][]Object, len(files))
+	failures := make([]error, len(files))
+	var all sync.WaitGroup
+	cores := runtime.GOMAXPROCS(0)
+	for core := range cores {
+		all.Go(func() {
+			for i := core; i < len(files); i += cores {
+				found[i], failures[i] = plainFile(files[i], texts[i])
+			}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(failures...); err != nil {
+		return nil, err
+	}
+	return distinct(fsys, found)
+}
+
+// listed are the files of a kustomization and of those that it lists, depth first.
+func listed(fsys *rooted, folder string, seen map[string]bool, depth int) ([]string, error) {
+	file := kustomizationFile(fsys, folder)
+	if file == "" || seen[folder] || depth > limits.SourceDepth {
+		return nil, errNotPlain
+	}
+	seen[folder] = true
+	raw, err := fsys.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var k types.Kustomization
+	if err := k.Unmarshal(raw); err != nil {
+		return nil, err
+	}
+	if !onlyResources(k) || len(k.Resources) == 0 || k.Kind != "" && k.Kind != types.KustomizationKind || k.APIVersion != "" && k.APIVersion != types.KustomizationVersion {
+		return nil, errNotPlain
+	}
+	var files []string
+	for _, entry := range k.Resources {
+		target := path.Join(folder, entry)
+		if entry == "" || isRepository(entry) {
+			return nil, errNotPlain
+		}
+		if !fsys.IsDir(target) {
+			files = append(files, target)
+			continue
+		}
+		below, err := listed(fsys, target, seen, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, below...)
+	}
+	return files, nil
+}
+
+func plainFile(file string, text []byte) ([]Object, error) {
+	resources, err := kustomize.Read(text)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Object, 0, len(resources))
+	for _, r := range resources {
+		u, err := directly(r)
+		if err != nil {
+			return nil, err
+		}
+		if !untouched(u) {
+			return nil, errNotPlain
+		}
+		if len(u.GetAnnotations()) == 0 {
+			u.SetAnnotations(nil)
+		}
+		out = append(out, Object{Unstructured: u, Path: file})
+	}
+	return out, nil
+}
+
+// contentOf is an object as JSON has it.
+func contentOf(r *resource.Resource) (*unstructured.Unstructured, error) {
+	raw, err := r.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{}
+	return u, u.UnmarshalJSON(raw)
+}
+
+// directly is contentOf for an object that is as it was parsed, without writing it out and
+// reading it again. What JSON would change is left to contentOf.
+func directly(r *resource.Resource) (*unstructured.Unstructured, error) {
+	var content map[string]any
+	if err := r.YNode().Decode(&content); err != nil || !likeJSON(content) {
+		return contentOf(r)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	if u.GetKind() == "" || u.GetAPIVersion() == "" {
+		return contentOf(r)
+	}
+	return u, nil
+}
+
+// likeJSON makes integers those of a decoded JSON, and says whether all else is already.
+func likeJSON(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, field := range value {
+			if n, ok := field.(int); ok {
+				value[key] = int64(n)
+			} else if !utf8.ValidString(key) || !likeJSON(field) {
+				return false
+			}
+		}
+	case []any:
+		for i, item := range value {
+			if n, ok := item.(int); ok {
+				value[i] = int64(n)
+			} else if !likeJSON(item) {
+				return false
+			}
+		}
+	case string:
+		return utf8.ValidString(value)
+	case bool, nil:
+	default: // a fraction may be a whole number in JSON, and a date a text
+		return false
+	}
+	return true
+}
+
+// untouched says whether Kustomize leaves an object as it is: it refers to none by a field
+// that is corrected when names change, and has no annotation that Kustomize obeys.
+func untouched(u *unstructured.Unstructured) bool {
+	gvk := u.GroupVersionKind()
+	if gvk.Group != "sluice.dev" && (gvk.Group != "" || gvk.Kind != "Namespace") {
+		return false
+	}
+	for key := range u.GetAnnotations() {
+		if host, _, _ := strings.Cut(key, "/"); strings.HasSuffix(host, "kubernetes.io") || strings.HasSuffix(host, "k8s.io") {
+			return false
+		}
+	}
+	return true
+}
+
+// distinct puts all together. Two that Kustomize might take for one are for it to judge.
+func distinct(fsys *rooted, found [][]Object) ([]Object, error) {
+	var out []Object
+	seen := map[[3]string]bool{}
+	for _, objects := range found {
+		for _, o := range objects {
+			namespace := o.GetNamespace()
+			if namespace == "" {
+				namespace = "default"
+			}
+			id := [3]string{o.GetKind(), namespace, o.GetName()}
+			if seen[id] {
+				return nil, errNotPlain
+			}
+			seen[id] = true
+			o.File = fsys.shown(o.Path)
+			out = append(out, o)
+		}
+	}
+	return out, nil
+}
