@@ -98,9 +98,13 @@ images:
 `, environment, repositoryOfImage, r.tag, r.digest))
 }
 
-// promote takes an environment's image into the overlay of the next one.
-func (w *world) promote(_ context.Context, _, to string, r release) error {
-	return w.setImage(to, r)
+// promotion is the branch that sluice promote makes for an environment.
+func (w *world) promotion(title, to string, args ...string) change {
+	branch := "promote/" + to
+	return change{title: title, branch: branch, review: w.passes(to), edit: func(ctx context.Context) error {
+		_, err := w.must(w.sluice(ctx, append([]string{"promote", "--to=" + to, "--workload=web", "--branch=" + branch}, args...)...))
+		return err
+	}}
 }
 
 // attest signs by hand that an image passed an environment, with that environment's key.

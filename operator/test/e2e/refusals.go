@@ -47,7 +47,7 @@ func (w *world) refused(ctx context.Context, title string, r release, why string
 	if err := prod.get(ctx, "apps/v1", "Deployment", before); err != nil {
 		return err
 	}
-	revision, err := w.merge(ctx, change{title, func(context.Context) error { return w.setImage("prod", r) }, w.denied("prod", why)})
+	revision, err := w.merge(ctx, change{title: title, edit: func(context.Context) error { return w.setImage("prod", r) }, review: w.denied("prod", why)})
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (w *world) refused(ctx context.Context, title string, r release, why string
 	if err := prod.untouched(ctx, before); err != nil {
 		return err
 	}
-	revision, err = w.merge(ctx, change{"revert " + title, func(context.Context) error { return w.setImage("prod", w.second) }, w.passes("prod")})
+	revision, err = w.merge(ctx, change{title: "revert " + title, edit: func(context.Context) error { return w.setImage("prod", w.second) }, review: w.passes("prod")})
 	if err != nil {
 		return err
 	}

@@ -99,6 +99,8 @@ func (r *repository) publish(ctx context.Context) (string, error) {
 type change struct {
 	title string
 	edit  func(context.Context) error
+	// branch that edit makes and commits to; empty where it only edits.
+	branch string
 	// review is what the pull request's checks say; nil where nobody asked.
 	review func(context.Context) error
 }
@@ -107,11 +109,17 @@ type change struct {
 // request would have it, and tells Argo CD. It returns main's new commit.
 func (w *world) merge(ctx context.Context, c change) (string, error) {
 	r := w.repository
-	branch := strings.ReplaceAll(c.title, " ", "-")
-	if _, err := r.git(ctx, r.dir, "switch", "-q", "--create", branch); err != nil {
-		return "", err
+	branch := c.branch
+	if branch == "" {
+		branch = strings.ReplaceAll(c.title, " ", "-")
+		if _, err := r.git(ctx, r.dir, "switch", "-q", "--create", branch); err != nil {
+			return "", err
+		}
 	}
 	if err := c.edit(ctx); err != nil {
+		return "", err
+	}
+	if _, err := r.git(ctx, r.dir, "switch", "-q", branch); err != nil {
 		return "", err
 	}
 	if c.review != nil {
@@ -119,12 +127,17 @@ func (w *world) merge(ctx context.Context, c change) (string, error) {
 			return "", err
 		}
 	}
-	for _, args := range [][]string{
-		{"commit", "-q", "--all", "--allow-empty", "-m", c.title},
+	commands := [][]string{
+		{"commit", "-q", "--all", "-m", c.title},
 		{"switch", "-q", "main"},
 		{"merge", "-q", "--no-ff", "-m", "merge: " + c.title, branch},
+		{"branch", "-q", "--delete", branch},
 		{"push", "-q"},
-	} {
+	}
+	if c.branch != "" {
+		commands = commands[1:]
+	}
+	for _, args := range commands {
 		if _, err := r.git(ctx, r.dir, args...); err != nil {
 			return "", err
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -107,7 +106,7 @@ func delivery(ctx context.Context, w *world) error {
 	if w.second, err = w.buildSigned("1.1.0"); err != nil {
 		return err
 	}
-	revision, err := w.merge(ctx, change{"web 1.1.0 in dev", func(context.Context) error { return w.setImage("dev", w.second) }, w.passes("dev")})
+	revision, err := w.merge(ctx, change{title: "web 1.1.0 in dev", edit: func(context.Context) error { return w.setImage("dev", w.second) }, review: w.passes("dev")})
 	if err != nil {
 		return err
 	}
@@ -126,9 +125,7 @@ func delivery(ctx context.Context, w *world) error {
 		if err := w.attested(ctx, e, w.second); err != nil {
 			return err
 		}
-		revision, err = w.merge(ctx, change{fmt.Sprintf("promote web 1.1.0 from %s to %s", e.name, next.name), func(ctx context.Context) error {
-			return w.promote(ctx, e.name, next.name, w.second)
-		}, w.passes(next.name)})
+		revision, err = w.merge(ctx, w.promotion(fmt.Sprintf("promote web 1.1.0 from %s to %s", e.name, next.name), next.name, "--from="+e.name))
 		if err != nil {
 			return err
 		}
@@ -136,22 +133,27 @@ func delivery(ctx context.Context, w *world) error {
 	return ok("1.1.0 runs in prod; each environment had it signed by the one before, and nobody applied anything by hand")
 }
 
-// tooEarly proposes a promotion without evidence, which is not merged.
+// tooEarly wants a promotion without evidence refused, with nothing committed.
 func (w *world) tooEarly(ctx context.Context, from, to *environment) error {
-	before, err := w.repository.read("overlays/" + to.name + "/images/kustomization.yaml")
+	out, err := w.sluice(ctx, "promote", "--from="+from.name, "--to="+to.name, "--workload=web")
 	if err != nil {
 		return err
 	}
-	if err := w.promote(ctx, from.name, to.name, w.second); err != nil {
-		return err
+	why := "image has no evidence that it passed environment " + from.name
+	if out.code != 1 || !strings.Contains(out.stdout+out.stderr, why) {
+		return fmt.Errorf("sluice promote ends with %d, and should with 1 and say %q: %s%s", out.code, why, out.stdout, out.stderr)
 	}
-	err = w.denied(to.name, "image has no evidence that it passed environment "+from.name)(ctx)
-	return errors.Join(err, w.repository.write("overlays/"+to.name+"/images/kustomization.yaml", before))
+	branches, err := w.repository.git(ctx, w.repository.dir, "branch", "--list", "promote/*")
+	if err != nil || branches != "" {
+		return fmt.Errorf("a promotion that was refused left %q: %w", branches, err)
+	}
+	fmt.Printf("   sluice promote says no: %s\n", why)
+	return nil
 }
 
 func rollback(ctx context.Context, w *world) error {
 	prod := w.environment("prod")
-	revision, err := w.merge(ctx, change{"web back to 1.0.0 in prod", func(context.Context) error { return w.setImage("prod", w.first) }, w.passes("prod")})
+	revision, err := w.merge(ctx, w.promotion("web back to 1.0.0 in prod", "prod", "--image="+w.first.String()))
 	if err != nil {
 		return err
 	}
