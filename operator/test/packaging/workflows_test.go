@@ -25,8 +25,8 @@ type workflow struct {
 
 var (
 	pinned  = regexp.MustCompile(`^\s*(- )?uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
-	targets = regexp.MustCompile(`(?m)^([a-z][a-z-]*):.*## `)
-	called  = regexp.MustCompile(`\bmake((?: [a-z][a-z/-]*)+)`)
+	targets = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):.*## `)
+	called  = regexp.MustCompile(`\bmake((?: [a-z][a-z0-9/-]*)+)`)
 )
 
 // TestWorkflows_AreBound holds every workflow to what keeps a pull request from taking it
