@@ -7,9 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -17,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
+	"github.com/sluice-dev/sluice/operator/test/stepwise"
 )
 
 // patience is how long any one thing may take to come true.
@@ -27,13 +26,7 @@ func main() {
 	log.SetLogger(logr.Discard())
 	keep := flag.Bool("keep", false, "leave the cluster running at the end, until Ctrl-C")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *keep)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "\nFAILED: "+err.Error())
-		os.Exit(1)
-	}
+	stepwise.Main(func(ctx context.Context) error { return run(ctx, *keep) })
 }
 
 func run(ctx context.Context, keep bool) (err error) {
@@ -46,14 +39,9 @@ func run(ctx context.Context, keep bool) (err error) {
 			err = stopErr
 		}
 	}()
-	begin := time.Now()
-	for i, step := range steps {
-		fmt.Printf("\n%d. %s\n", i+1, step.title)
-		if err := step.run(ctx, d); err != nil {
-			return fmt.Errorf("step %d (%s): %w", i+1, step.title, err)
-		}
+	if err := stepwise.Take(ctx, d, steps); err != nil {
+		return err
 	}
-	fmt.Printf("\nAll %d steps came out as they should, in %.1f s.\n", len(steps), time.Since(begin).Seconds())
 	if !keep {
 		return nil
 	}

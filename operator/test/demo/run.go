@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,47 +15,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/test/stepwise"
 )
 
-// output is how a command ended.
-type output struct {
-	stdout, stderr string
-	code           int
-}
-
-// run runs a command in the repository's root. A non-zero exit code is no error: the
-// steps judge it.
-func (d *demo) run(ctx context.Context, name string, args ...string) (output, error) {
+// run runs a command in the repository's root.
+func (d *demo) run(ctx context.Context, name string, args ...string) (stepwise.Output, error) {
 	c := exec.CommandContext(ctx, name, args...)
 	c.Dir = d.root
 	c.Env = append(os.Environ(), "KUBECONFIG="+d.stage.Cluster.Kubeconfig())
-	var stdout, stderr bytes.Buffer
-	c.Stdout, c.Stderr = &stdout, &stderr
-	err := c.Run()
-	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
-		return output{}, fmt.Errorf("run %s: %w", name, err)
-	}
-	return output{stdout.String(), stderr.String(), c.ProcessState.ExitCode()}, nil
+	return stepwise.Run(c)
 }
 
-func (d *demo) kube(ctx context.Context, args ...string) (output, error) {
+func (d *demo) kube(ctx context.Context, args ...string) (stepwise.Output, error) {
 	return d.run(ctx, d.kubectl, args...)
-}
-
-// must turns a non-zero exit code into an error.
-func (d *demo) must(out output, err error) error {
-	if err != nil {
-		return err
-	}
-	if out.code != 0 {
-		return errors.New(strings.TrimSpace(out.stderr))
-	}
-	return nil
-}
-
-func ok(text string) error {
-	fmt.Println("   OK: " + text)
-	return nil
 }
 
 func indent(text string) string {

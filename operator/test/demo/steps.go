@@ -16,23 +16,19 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/lab"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 	"github.com/sluice-dev/sluice/operator/internal/report"
+	"github.com/sluice-dev/sluice/operator/test/stepwise"
 )
 
-type step struct {
-	title string
-	run   func(context.Context, *demo) error
-}
-
-var steps = []step{
-	{"The pull request: sluice check denies what is unsigned and what breaks a policy", pullRequest},
-	{"Admission: the API server refuses the same two, for the same reasons", admission},
-	{"Reconcile: the signed Workloads of the overlay get their children and are Ready", reconcile},
-	{"Without the webhook: an unsigned Workload is stored, and never gets a child", withoutWebhook},
-	{"Drift is healed, scaling works, and deletion leaves nothing behind", life},
+var steps = []stepwise.Step[*demo]{
+	{Title: "The pull request: sluice check denies what is unsigned and what breaks a policy", Run: pullRequest},
+	{Title: "Admission: the API server refuses the same two, for the same reasons", Run: admission},
+	{Title: "Reconcile: the signed Workloads of the overlay get their children and are Ready", Run: reconcile},
+	{Title: "Without the webhook: an unsigned Workload is stored, and never gets a child", Run: withoutWebhook},
+	{Title: "Drift is healed, scaling works, and deletion leaves nothing behind", Run: life},
 }
 
 // verdicts runs sluice check on the overlay of the demo.
-func (d *demo) check(ctx context.Context, format string) (output, error) {
+func (d *demo) check(ctx context.Context, format string) (stepwise.Output, error) {
 	return d.run(ctx, d.sluice, "check", "operator/test/demo/overlay",
 		"--gate", "kustomize/overlays/dev", "--gate", d.signer,
 		"--registry-mirror", stage.Registry+"="+d.stage.RegistryAddress, "--format", format)
@@ -44,8 +40,8 @@ func (d *demo) verdicts(ctx context.Context) (map[string]gate.Verdict, error) {
 		return nil, err
 	}
 	var all []gate.Verdict
-	if err := json.Unmarshal([]byte(out.stdout), &all); err != nil {
-		return nil, fmt.Errorf("output of sluice check: %w: %s", err, out.stderr)
+	if err := json.Unmarshal([]byte(out.Stdout), &all); err != nil {
+		return nil, fmt.Errorf("output of sluice check: %w: %s", err, out.Stderr)
 	}
 	byName := map[string]gate.Verdict{}
 	for _, v := range all {
@@ -59,15 +55,15 @@ func pullRequest(ctx context.Context, d *demo) error {
 	if err != nil {
 		return err
 	}
-	fmt.Print(indent(out.stdout))
-	if out.code != 1 {
-		return fmt.Errorf("exit code is %d and should be 1: %s", out.code, out.stderr)
+	fmt.Print(indent(out.Stdout))
+	if out.Code != 1 {
+		return fmt.Errorf("exit code is %d and should be 1: %s", out.Code, out.Stderr)
 	}
 	for _, want := range []string{
 		"PASS  operator/test/demo/overlay/ledger.yaml", "DENY  operator/test/demo/overlay/report.yaml", "DENY  operator/test/demo/overlay/scanner.yaml",
 		"signature", "restricted/privileged", "spec.template.spec.containers[0]", "to do:",
 	} {
-		if !strings.Contains(out.stdout, want) {
+		if !strings.Contains(out.Stdout, want) {
 			return fmt.Errorf("the output does not say %q", want)
 		}
 	}
@@ -80,10 +76,10 @@ func pullRequest(ctx context.Context, d *demo) error {
 			return fmt.Errorf("verdict over %s is %q and should be %s", name, got, want)
 		}
 	}
-	return ok("ledger passes; report and scanner are denied; exit code 1")
+	return stepwise.OK("ledger passes; report and scanner are denied; exit code 1")
 }
 
-func (d *demo) apply(ctx context.Context, name string) (output, error) {
+func (d *demo) apply(ctx context.Context, name string) (stepwise.Output, error) {
 	return d.kube(ctx, "apply", "--namespace=shop", "-f", filepath.Join("operator/test/demo/overlay", name+".yaml"))
 }
 
@@ -97,12 +93,12 @@ func admission(ctx context.Context, d *demo) error {
 		if err != nil {
 			return err
 		}
-		fmt.Print(indent(out.stderr))
-		if out.code == 0 {
+		fmt.Print(indent(out.Stderr))
+		if out.Code == 0 {
 			return fmt.Errorf("the API server took %s", name)
 		}
 		for _, f := range verdicts[name].Violations {
-			if !strings.Contains(out.stderr, report.Line(f)) {
+			if !strings.Contains(out.Stderr, report.Line(f)) {
 				return fmt.Errorf("the refusal of %s does not say what sluice check says: %s", name, report.Line(f))
 			}
 		}
@@ -111,10 +107,10 @@ func admission(ctx context.Context, d *demo) error {
 	if err != nil {
 		return err
 	}
-	if out.code != 0 {
-		return fmt.Errorf("the API server refused ledger: %s", out.stderr)
+	if out.Code != 0 {
+		return fmt.Errorf("the API server refused ledger: %s", out.Stderr)
 	}
-	return ok("report and scanner are refused, finding by finding as in the pull request; ledger is stored")
+	return stepwise.OK("report and scanner are refused, finding by finding as in the pull request; ledger is stored")
 }
 
 func reconcile(ctx context.Context, d *demo) error {
@@ -122,9 +118,9 @@ func reconcile(ctx context.Context, d *demo) error {
 	if err != nil {
 		return err
 	}
-	fmt.Print(indent(out.stdout))
-	if out.code != 0 {
-		return fmt.Errorf("kubectl wait: %s", out.stderr)
+	fmt.Print(indent(out.Stdout))
+	if out.Code != 0 {
+		return fmt.Errorf("kubectl wait: %s", out.Stderr)
 	}
 	want := map[string]string{
 		"orders-db": "ServiceAccount ConfigMap NetworkPolicy Service PodDisruptionBudget StatefulSet CronJob",
@@ -142,8 +138,8 @@ func reconcile(ctx context.Context, d *demo) error {
 	if err != nil {
 		return err
 	}
-	fmt.Print(indent(table.stdout))
-	return ok("every child is there; status has phase, conditions and the digests that run")
+	fmt.Print(indent(table.Stdout))
+	return stepwise.OK("every child is there; status has phase, conditions and the digests that run")
 }
 
 func (d *demo) expectChildren(ctx context.Context, name string, kinds []string) error {
@@ -192,26 +188,26 @@ func (d *demo) expectStatus(ctx context.Context, name string) error {
 }
 
 func withoutWebhook(ctx context.Context, d *demo) error {
-	if err := d.must(d.kube(ctx, "delete", "validatingwebhookconfiguration", "sluice")); err != nil {
+	if _, err := stepwise.Must(d.kube(ctx, "delete", "validatingwebhookconfiguration", "sluice")); err != nil {
 		return err
 	}
 	verdicts, err := d.verdicts(ctx)
 	if err != nil {
 		return err
 	}
-	if err := d.must(d.apply(ctx, "report")); err != nil {
+	if _, err := stepwise.Must(d.apply(ctx, "report")); err != nil {
 		return fmt.Errorf("without the webhook the API server stores anything: %w", err)
 	}
 	if err := d.expectBlocked(ctx, "report", verdicts["report"]); err != nil {
 		return err
 	}
-	if err := d.must(d.kube(ctx, "delete", "workload", "report", "--namespace=shop", "--timeout=30s")); err != nil {
+	if _, err := stepwise.Must(d.kube(ctx, "delete", "workload", "report", "--namespace=shop", "--timeout=30s")); err != nil {
 		return err
 	}
 	if err := d.restoreWebhook(ctx); err != nil {
 		return err
 	}
-	return ok("status and event give the verdict of the pull request; there is no child; the webhook is back")
+	return stepwise.OK("status and event give the verdict of the pull request; there is no child; the webhook is back")
 }
 
 func (d *demo) expectBlocked(ctx context.Context, name string, verdict gate.Verdict) error {
@@ -277,7 +273,7 @@ func (d *demo) restoreWebhook(ctx context.Context) error {
 	}
 	return d.eventually(ctx, "the webhook refuses report again", func(ctx context.Context) (bool, error) {
 		out, err := d.kube(ctx, "apply", "--namespace=shop", "--dry-run=server", "-f", "operator/test/demo/overlay/report.yaml")
-		return strings.Contains(out.stderr, "denied by gate dev"), err
+		return strings.Contains(out.Stderr, "denied by gate dev"), err
 	})
 }
 
@@ -296,7 +292,7 @@ func (d *demo) editIsHealed(ctx context.Context) error {
 		return err
 	}
 	patch := `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"registry.example.com/shop/report:0.9.0"}]`
-	if err := d.must(d.kube(ctx, "patch", "deployment", "cache", "--namespace=shop", "--type=json", "-p", patch)); err != nil {
+	if _, err := stepwise.Must(d.kube(ctx, "patch", "deployment", "cache", "--namespace=shop", "--type=json", "-p", patch)); err != nil {
 		return err
 	}
 	if err := d.expectEvent(ctx, "cache", "DriftHealed", "containers[0].image"); err != nil {
@@ -309,12 +305,12 @@ func (d *demo) editIsHealed(ctx context.Context) error {
 	if after != before {
 		return fmt.Errorf("the image is %s and was %s", after, before)
 	}
-	return ok("an image edited by hand is put back to the verified digest")
+	return stepwise.OK("an image edited by hand is put back to the verified digest")
 }
 
 func (d *demo) sidecarIsRemoved(ctx context.Context) error {
 	patch := `[{"op":"add","path":"/spec/template/spec/containers/-","value":{"name":"miner","image":"registry.example.com/shop/report:0.9.0"}}]`
-	if err := d.must(d.kube(ctx, "patch", "deployment", "cache", "--namespace=shop", "--type=json", "-p", patch)); err != nil {
+	if _, err := stepwise.Must(d.kube(ctx, "patch", "deployment", "cache", "--namespace=shop", "--type=json", "-p", patch)); err != nil {
 		return err
 	}
 	err := d.eventually(ctx, "the added container is gone", func(ctx context.Context) (bool, error) {
@@ -328,7 +324,7 @@ func (d *demo) sidecarIsRemoved(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return ok("a container added by hand is taken out again")
+	return stepwise.OK("a container added by hand is taken out again")
 }
 
 func (d *demo) deletedChildComesBack(ctx context.Context) error {
@@ -336,7 +332,7 @@ func (d *demo) deletedChildComesBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.must(d.kube(ctx, "delete", "service", "cache", "--namespace=shop")); err != nil {
+	if _, err := stepwise.Must(d.kube(ctx, "delete", "service", "cache", "--namespace=shop")); err != nil {
 		return err
 	}
 	err = d.eventually(ctx, "Service cache is back", func(ctx context.Context) (bool, error) {
@@ -346,11 +342,11 @@ func (d *demo) deletedChildComesBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return ok("a deleted Service comes back")
+	return stepwise.OK("a deleted Service comes back")
 }
 
 func (d *demo) scales(ctx context.Context) error {
-	if err := d.must(d.kube(ctx, "scale", "workload/cache", "--namespace=shop", "--replicas=4")); err != nil {
+	if _, err := stepwise.Must(d.kube(ctx, "scale", "workload/cache", "--namespace=shop", "--replicas=4")); err != nil {
 		return err
 	}
 	err := d.eventually(ctx, "cache has four pods", func(ctx context.Context) (bool, error) {
@@ -360,12 +356,12 @@ func (d *demo) scales(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return ok("kubectl scale workload/cache --replicas=4 works")
+	return stepwise.OK("kubectl scale workload/cache --replicas=4 works")
 }
 
 func (d *demo) deletesEverything(ctx context.Context) error {
 	for _, name := range []string{"orders-db", "cache", "ledger"} {
-		if err := d.must(d.kube(ctx, "delete", "workload", name, "--namespace=shop", "--timeout=60s")); err != nil {
+		if _, err := stepwise.Must(d.kube(ctx, "delete", "workload", name, "--namespace=shop", "--timeout=60s")); err != nil {
 			return err
 		}
 		err := d.eventually(ctx, "nothing of "+name+" is left", func(ctx context.Context) (bool, error) {
@@ -379,5 +375,5 @@ func (d *demo) deletesEverything(ctx context.Context) error {
 	if _, err := d.workload(ctx, "cache"); !apierrors.IsNotFound(err) {
 		return fmt.Errorf("workload cache is still there: %v", err)
 	}
-	return ok("deleted Workloads leave no child, no pod and no volume claim")
+	return stepwise.OK("deleted Workloads leave no child, no pod and no volume claim")
 }

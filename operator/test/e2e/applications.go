@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/test/stepwise"
 )
 
 // application is what of an Application of Argo CD the steps read.
@@ -63,7 +64,7 @@ func (w *world) application(ctx context.Context, e *environment) (*application, 
 // shown is an Application as users are shown it: the health of its objects is in the cache
 // of Argo CD, and not in the Application.
 func (w *world) shown(ctx context.Context, e *environment) (*application, error) {
-	out, err := w.must(w.argocd(ctx, "app", "get", e.application(), "--output=json", "--server="+w.argo.address, "--plaintext"))
+	out, err := stepwise.Must(w.argocd(ctx, "app", "get", e.application(), "--output=json", "--server="+w.argo.address, "--plaintext"))
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/internal/lab"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
+	"github.com/sluice-dev/sluice/operator/test/stepwise"
 )
 
 // argoNamespace is where Argo CD is.
@@ -98,7 +99,7 @@ func (w *world) argoManifests(ctx context.Context) ([]*unstructured.Unstructured
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600), os.WriteFile(filepath.Join(dir, "namespace.yaml"), []byte(namespace), 0o600)); err != nil {
 		return nil, err
 	}
-	built, err := w.must(w.command(ctx, dir, nil, filepath.Join(w.argo.bin, "kustomize"), "build", "."))
+	built, err := stepwise.Must(w.command(ctx, dir, nil, filepath.Join(w.argo.bin, "kustomize"), "build", "."))
 	if err != nil {
 		return nil, err
 	}
@@ -285,6 +286,6 @@ func (e *environment) registration(ctx context.Context) (*unstructured.Unstructu
 }
 
 // argocd runs Argo CD's command against its API.
-func (w *world) argocd(ctx context.Context, args ...string) (output, error) {
+func (w *world) argocd(ctx context.Context, args ...string) (stepwise.Output, error) {
 	return w.command(ctx, w.dir, []string{"KUBECONFIG=" + w.hub().stage.Cluster.Kubeconfig()}, filepath.Join(w.argo.bin, "argocd"), args...)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
+	"github.com/sluice-dev/sluice/operator/test/stepwise"
 )
 
 // build builds the Workload's image under a tag and pushes it.
@@ -46,7 +47,7 @@ func (w *world) makeFleet(ctx context.Context) error {
 	out, err := w.command(ctx, w.dir, nil, filepath.Join(w.root, "bin", "sluice"), "init", w.repository.dir,
 		"--name="+fleetName, "--registry="+stage.Registry+"/"+fleetName, "--image="+w.first.String(), "--key="+public,
 		"--repository="+w.repository.url, "--registry-mirror="+stage.Registry+"="+w.registry)
-	if _, err := w.must(out, err); err != nil {
+	if _, err := stepwise.Must(out, err); err != nil {
 		return err
 	}
 	var before *environment
@@ -102,7 +103,7 @@ images:
 func (w *world) promotion(title, to string, args ...string) change {
 	branch := "promote/" + to
 	return change{title: title, branch: branch, review: w.passes(to), edit: func(ctx context.Context) error {
-		_, err := w.must(w.sluice(ctx, append([]string{"promote", "--to=" + to, "--workload=web", "--branch=" + branch}, args...)...))
+		_, err := stepwise.Must(w.sluice(ctx, append([]string{"promote", "--to=" + to, "--workload=web", "--branch=" + branch}, args...)...))
 		return err
 	}}
 }
@@ -110,14 +111,14 @@ func (w *world) promotion(title, to string, args ...string) change {
 // attest signs by hand that an image passed an environment, with that environment's key.
 func (w *world) attest(ctx context.Context, e *environment, r release) error {
 	verdict := filepath.Join(w.dir, "verdict-"+e.name+".json")
-	checked, err := w.must(w.sluice(ctx, "check", "overlays/"+e.name, "--format=json"))
+	checked, err := stepwise.Must(w.sluice(ctx, "check", "overlays/"+e.name, "--format=json"))
 	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(verdict, []byte(checked), 0o600); err != nil {
 		return err
 	}
-	_, err = w.must(w.sluice(ctx, "attest", r.String(), "--environment="+e.name, "--key="+e.keyFile, "--verdict="+verdict))
+	_, err = stepwise.Must(w.sluice(ctx, "attest", r.String(), "--environment="+e.name, "--key="+e.keyFile, "--verdict="+verdict))
 	return err
 }
 
@@ -162,14 +163,14 @@ func (w *world) forge(ctx context.Context, e *environment, about, beside release
 }
 
 // check is what the pull request's check says of an overlay: its exit code, and its words.
-func (w *world) check(ctx context.Context, environment string) (output, error) {
+func (w *world) check(ctx context.Context, environment string) (stepwise.Output, error) {
 	return w.sluice(ctx, "check", "overlays/"+environment)
 }
 
 // passes is a review that wants every overlay to pass its own Gate.
 func (w *world) passes(environment string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := w.must(w.check(ctx, environment))
+		_, err := stepwise.Must(w.check(ctx, environment))
 		return err
 	}
 }
@@ -181,8 +182,8 @@ func (w *world) denied(environment, why string) func(context.Context) error {
 		if err != nil {
 			return err
 		}
-		if out.code != 1 || !strings.Contains(out.stdout, why) {
-			return fmt.Errorf("sluice check overlays/%s ends with %d, and should with 1 and say %q: %s%s", environment, out.code, why, out.stdout, out.stderr)
+		if out.Code != 1 || !strings.Contains(out.Stdout, why) {
+			return fmt.Errorf("sluice check overlays/%s ends with %d, and should with 1 and say %q: %s%s", environment, out.Code, why, out.Stdout, out.Stderr)
 		}
 		fmt.Printf("   the pull request's check says no: %s\n", why)
 		return nil

@@ -8,13 +8,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/operator/test/stepwise"
 )
 
 // patience is how long any one thing may take to come true. Argo CD tries again after 5,
@@ -26,13 +25,7 @@ func main() {
 	log.SetLogger(logr.Discard())
 	keep := flag.Bool("keep", false, "leave everything running at the end, until Ctrl-C")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *keep)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "\nFAILED: "+err.Error())
-		os.Exit(1)
-	}
+	stepwise.Main(func(ctx context.Context) error { return run(ctx, *keep) })
 }
 
 func run(ctx context.Context, keep bool) (err error) {
@@ -50,21 +43,9 @@ func run(ctx context.Context, keep bool) (err error) {
 		}
 		err = errors.Join(err, w.clean(err == nil || interrupted))
 	}()
-	begin := time.Now()
-	var table []string
-	for i, step := range steps {
-		fmt.Printf("\n%d. %s\n", i+1, step.title)
-		began := time.Now()
-		if err := step.run(ctx, w); err != nil {
-			return fmt.Errorf("step %d (%s): %w", i+1, step.title, err)
-		}
-		table = append(table, fmt.Sprintf("%7.1f s  %s", time.Since(began).Seconds(), step.title))
+	if err := stepwise.Take(ctx, w, steps); err != nil {
+		return err
 	}
-	fmt.Printf("\nAll %d steps came out as they should:\n", len(steps))
-	for _, line := range table {
-		fmt.Println(line)
-	}
-	fmt.Printf("%7.1f s  in all\n", time.Since(begin).Seconds())
 	if !keep {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/test/stepwise"
 )
 
 // unsigned is merged past every check, as whoever may merge can.
@@ -21,7 +22,7 @@ func unsigned(ctx context.Context, w *world) error {
 	if err := w.refused(ctx, "web 1.2.0 unsigned into prod", r, why); err != nil {
 		return err
 	}
-	return ok("admission said no, prod ran 1.1.0 all the while, and a revert is synced")
+	return stepwise.OK("admission said no, prod ran 1.1.0 all the while, and a revert is synced")
 }
 
 // forged has evidence beside it that is genuine, and about another image.
@@ -36,7 +37,7 @@ func forged(ctx context.Context, w *world) error {
 	if err := w.refused(ctx, "web 1.3.0 with evidence of 1.1.0 into prod", r, "is about another digest"); err != nil {
 		return err
 	}
-	return ok("the evidence of 1.1.0 did nothing for 1.3.0")
+	return stepwise.OK("the evidence of 1.1.0 did nothing for 1.3.0")
 }
 
 // refused merges an image into prod that its Gate denies, sees that it goes nowhere while
@@ -98,14 +99,14 @@ func (e *environment) untouched(ctx context.Context, before *appsv1.Deployment) 
 // notifies holds our trigger against the Application as it is now, and the text against
 // what it should say.
 func (w *world) notifies(ctx context.Context, e *environment, r release) error {
-	run, err := w.must(w.argocd(ctx, "admin", "notifications", "trigger", "run", "on-sluice-refused", e.application(), "--namespace="+argoNamespace))
+	run, err := stepwise.Must(w.argocd(ctx, "admin", "notifications", "trigger", "run", "on-sluice-refused", e.application(), "--namespace="+argoNamespace))
 	if err != nil {
 		return err
 	}
 	if !strings.Contains(run, "true") {
 		return fmt.Errorf("the trigger on-sluice-refused does not fire: %s", run)
 	}
-	text, err := w.must(w.argocd(ctx, "admin", "notifications", "template", "notify", "sluice-refused", e.application(), "--namespace="+argoNamespace, "--recipient=console:stdout"))
+	text, err := stepwise.Must(w.argocd(ctx, "admin", "notifications", "template", "notify", "sluice-refused", e.application(), "--namespace="+argoNamespace, "--recipient=console:stdout"))
 	if err != nil {
 		return err
 	}

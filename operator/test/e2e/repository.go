@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/sluice-dev/sluice/operator/test/stepwise"
 )
 
 // repository is the fleet's: a bare one that a server on loopback hands out, as a forge
@@ -33,7 +35,7 @@ type repository struct {
 func (w *world) serveRepository(ctx context.Context) error {
 	r := &repository{dir: filepath.Join(w.dir, "fleet"), done: make(chan struct{})}
 	r.git = func(ctx context.Context, dir string, args ...string) (string, error) {
-		out, err := w.must(w.command(ctx, dir, nil, "git", args...))
+		out, err := stepwise.Must(w.command(ctx, dir, nil, "git", args...))
 		if err != nil {
 			err = fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
 		}

@@ -7,24 +7,20 @@ import (
 	"strings"
 
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
+	"github.com/sluice-dev/sluice/operator/test/stepwise"
 )
 
-type step struct {
-	title string
-	run   func(context.Context, *world) error
-}
-
-var steps = []step{
-	{"Four clusters run Sluice, one for each environment", clusters},
-	{"Argo CD runs with Sluice's health checks and actions", argoCD},
-	{"sluice init writes the fleet, and Argo CD syncs it into the cluster of each environment", fleet},
-	{"A new image goes from dev to prod, by merges alone, and only with evidence", delivery},
-	{"An unsigned image that is merged into prod is refused, and what ran runs on", unsigned},
-	{"Evidence of another image does not count", forged},
-	{"Rollback: the image before comes back by its digest, and its evidence is still there", rollback},
-	{"Workloads are paused, resumed and looked at again from Argo CD", actions},
-	{"Workloads were never OutOfSync because of Sluice", inSync},
-	{"Argo CD's own engine agrees with the tests of the scripts", engine},
+var steps = []stepwise.Step[*world]{
+	{Title: "Four clusters run Sluice, one for each environment", Run: clusters},
+	{Title: "Argo CD runs with Sluice's health checks and actions", Run: argoCD},
+	{Title: "sluice init writes the fleet, and Argo CD syncs it into the cluster of each environment", Run: fleet},
+	{Title: "A new image goes from dev to prod, by merges alone, and only with evidence", Run: delivery},
+	{Title: "An unsigned image that is merged into prod is refused, and what ran runs on", Run: unsigned},
+	{Title: "Evidence of another image does not count", Run: forged},
+	{Title: "Rollback: the image before comes back by its digest, and its evidence is still there", Run: rollback},
+	{Title: "Workloads are paused, resumed and looked at again from Argo CD", Run: actions},
+	{Title: "Workloads were never OutOfSync because of Sluice", Run: inSync},
+	{Title: "Argo CD's own engine agrees with the tests of the scripts", Run: engine},
 }
 
 func clusters(ctx context.Context, w *world) error {
@@ -35,7 +31,7 @@ func clusters(ctx context.Context, w *world) error {
 	if w.first, err = w.buildSigned("1.0.0"); err != nil {
 		return err
 	}
-	return ok("%d operators are ready, each with its own webhooks, rights and key", len(w.environments))
+	return stepwise.OK("%d operators are ready, each with its own webhooks, rights and key", len(w.environments))
 }
 
 func argoCD(ctx context.Context, w *world) error {
@@ -50,13 +46,13 @@ func argoCD(ctx context.Context, w *world) error {
 	}
 	// Those of this repository's own overlays name a repository that is not here: they are
 	// held against Argo CD's schemas.
-	dry, err := w.must(w.command(ctx, w.root, []string{"KUBECONFIG=" + w.hub().stage.Cluster.Kubeconfig()}, filepath.Join(w.root, "bin", "tools", "kubectl"),
+	dry, err := stepwise.Must(w.command(ctx, w.root, []string{"KUBECONFIG=" + w.hub().stage.Cluster.Kubeconfig()}, filepath.Join(w.root, "bin", "tools", "kubectl"),
 		"apply", "--dry-run=server", "--validate=strict", "-k", "kustomize/argocd"))
 	if err != nil {
 		return fmt.Errorf("kustomize/argocd: %w", err)
 	}
 	fmt.Printf("   | %s\n", strings.ReplaceAll(strings.TrimSpace(dry), "\n", "\n   | "))
-	return ok("repository server, both controllers and API are ready; four clusters are registered, with the rights that a fleet needs")
+	return stepwise.OK("repository server, both controllers and API are ready; four clusters are registered, with the rights that a fleet needs")
 }
 
 // fleet begins with an image that ran everywhere before there were Gates: somebody signs
@@ -91,7 +87,7 @@ func fleet(ctx context.Context, w *world) error {
 		return err
 	}
 	w.mark(revision, w.environments...)
-	return ok("the ApplicationSet made four Applications; each is Synced and Healthy")
+	return stepwise.OK("the ApplicationSet made four Applications; each is Synced and Healthy")
 }
 
 // mark notes that a commit changed environments.
@@ -130,7 +126,7 @@ func delivery(ctx context.Context, w *world) error {
 			return err
 		}
 	}
-	return ok("1.1.0 runs in prod; each environment had it signed by the one before, and nobody applied anything by hand")
+	return stepwise.OK("1.1.0 runs in prod; each environment had it signed by the one before, and nobody applied anything by hand")
 }
 
 // tooEarly wants a promotion without evidence refused, with nothing committed.
@@ -140,8 +136,8 @@ func (w *world) tooEarly(ctx context.Context, from, to *environment) error {
 		return err
 	}
 	why := "image has no evidence that it passed environment " + from.name
-	if out.code != 1 || !strings.Contains(out.stdout+out.stderr, why) {
-		return fmt.Errorf("sluice promote ends with %d, and should with 1 and say %q: %s%s", out.code, why, out.stdout, out.stderr)
+	if out.Code != 1 || !strings.Contains(out.Stdout+out.Stderr, why) {
+		return fmt.Errorf("sluice promote ends with %d, and should with 1 and say %q: %s%s", out.Code, why, out.Stdout, out.Stderr)
 	}
 	branches, err := w.repository.git(ctx, w.repository.dir, "branch", "--list", "promote/*")
 	if err != nil || branches != "" {
@@ -166,5 +162,5 @@ func rollback(ctx context.Context, w *world) error {
 			return err
 		}
 	}
-	return ok("prod runs 1.0.0 again, and the others 1.1.0")
+	return stepwise.OK("prod runs 1.0.0 again, and the others 1.1.0")
 }

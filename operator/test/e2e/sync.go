@@ -16,11 +16,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/test/stepwise"
 )
 
 // act runs one of our actions as a user of Argo CD does.
 func (w *world) act(ctx context.Context, e *environment, action string) error {
-	_, err := w.must(w.argocd(ctx, "app", "actions", "run", e.application(), action, "--kind="+v1beta1.WorkloadKind, "--group="+v1beta1.GroupVersion.Group,
+	_, err := stepwise.Must(w.argocd(ctx, "app", "actions", "run", e.application(), action, "--kind="+v1beta1.WorkloadKind, "--group="+v1beta1.GroupVersion.Group,
 		"--resource-name=web", "--namespace="+fleetName, "--server="+w.argo.address, "--plaintext"))
 	if err != nil {
 		return fmt.Errorf("action %s: %w", action, err)
@@ -76,7 +77,7 @@ func actions(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	return ok("pause shows as Suspended, resume as Healthy, and re-verify has the gate asked again; all the while in sync")
+	return stepwise.OK("pause shows as Suspended, resume as Healthy, and re-verify has the gate asked again; all the while in sync")
 }
 
 // inSync has the operator work on what Argo CD applied, and looks what Argo CD makes of it.
@@ -103,7 +104,7 @@ func inSync(ctx context.Context, w *world) error {
 			return fmt.Errorf("%s was synced at %.10s, and only what was merged for it, %.10s, should have been", a.Metadata.Name, synced, e.revisions)
 		}
 	}
-	return ok("drift was healed and a child made anew in each cluster, and Argo CD never had anything to do but what was merged")
+	return stepwise.OK("drift was healed and a child made anew in each cluster, and Argo CD never had anything to do but what was merged")
 }
 
 // disturb edits a child and deletes another, and waits until the operator put both right.
@@ -140,7 +141,7 @@ func (e *environment) disturb(ctx context.Context) error {
 
 // compareAnew has Argo CD forget what it knows of Git and compare again.
 func (w *world) compareAnew(ctx context.Context, e *environment) error {
-	_, err := w.must(w.argocd(ctx, "app", "get", e.application(), "--hard-refresh", "--server="+w.argo.address, "--plaintext"))
+	_, err := stepwise.Must(w.argocd(ctx, "app", "get", e.application(), "--hard-refresh", "--server="+w.argo.address, "--plaintext"))
 	return err
 }
 
@@ -163,13 +164,13 @@ func engine(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	return ok("%d tests of health checks and %d of actions pass in it", ran, n)
+	return stepwise.OK("%d tests of health checks and %d of actions pass in it", ran, n)
 }
 
 // override runs one of the script commands on an object of the test data.
 func (w *world) override(ctx context.Context, command, object string, more ...string) (string, error) {
 	args := append([]string{"admin", "settings", "resource-overrides", command, object}, more...)
-	return w.must(w.argocd(ctx, append(args, "--argocd-cm-path="+w.argo.settings)...))
+	return stepwise.Must(w.argocd(ctx, append(args, "--argocd-cm-path="+w.argo.settings)...))
 }
 
 func (w *world) engineHealth(ctx context.Context, name string) (int, error) {

@@ -235,11 +235,6 @@ func eventually(ctx context.Context, what string, condition func(context.Context
 	return fmt.Errorf("waited %s for: %s: %w", patience, what, last)
 }
 
-func ok(format string, args ...any) error {
-	fmt.Printf("   OK: "+format+"\n", args...)
-	return nil
-}
-
 func (w *world) directions() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "\nEverything is left running until Ctrl-C. In another shell:\n")

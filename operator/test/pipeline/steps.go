@@ -11,9 +11,10 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
+	"github.com/sluice-dev/sluice/operator/test/stepwise"
 )
 
-func (p *pipeline) build(ctx context.Context) error {
+func build(ctx context.Context, p *pipeline) error {
 	var refs []string
 	for range 2 {
 		if err := p.targets(ctx, "image-oci"); err != nil {
@@ -29,11 +30,11 @@ func (p *pipeline) build(ctx context.Context) error {
 		return fmt.Errorf("the same commit gave %s and %s", refs[0], refs[1])
 	}
 	p.image = refs[0]
-	say(p.image)
+	stepwise.Saw(p.image)
 	return nil
 }
 
-func (p *pipeline) pack(ctx context.Context) (err error) {
+func pack(ctx context.Context, p *pipeline) (err error) {
 	if err := p.targets(ctx, "chart-oci", "bundle-oci"); err != nil {
 		return err
 	}
@@ -58,7 +59,7 @@ func (p *pipeline) pack(ctx context.Context) (err error) {
 	if strings.Count(string(csv), "@"+digest) < 3 { // Deployment, relatedImages, containerImage
 		return fmt.Errorf("the bundle does not run %s", p.image)
 	}
-	say("both run that digest")
+	stepwise.Saw("both run that digest")
 	return nil
 }
 
@@ -67,7 +68,7 @@ func (p *pipeline) rendered(ctx context.Context) (string, error) {
 	return p.must(ctx, "", p.tool("helm"), "template", "sluice", "oci://"+p.repository+"/charts/sluice", "--version="+version, "--plain-http", "--namespace=sluice-system", "--set=namespace.create=true")
 }
 
-func (p *pipeline) sign(ctx context.Context) error {
+func sign(ctx context.Context, p *pipeline) error {
 	keys := strings.TrimSuffix(p.key(), ".key")
 	if _, err := p.must(ctx, "", p.tool("cosign"), "generate-key-pair", "--output-key-prefix="+keys); err != nil {
 		return err
@@ -80,7 +81,7 @@ func (p *pipeline) sign(ctx context.Context) error {
 			return err
 		}
 	}
-	say("sluice verify accepts the signatures")
+	stepwise.Saw("sluice verify accepts the signatures")
 	return nil
 }
 
@@ -111,7 +112,7 @@ spec:
   unmatchedImages: Deny
 `
 
-func (p *pipeline) judge(ctx context.Context) error {
+func judge(ctx context.Context, p *pipeline) error {
 	public, err := os.ReadFile(strings.TrimSuffix(p.key(), ".key") + ".pub")
 	if err != nil {
 		return err
@@ -131,7 +132,7 @@ func (p *pipeline) judge(ctx context.Context) error {
 	if _, err := p.must(ctx, manifests, p.sluice(), "check", "-", "--gate="+p.gate()); err != nil {
 		return err
 	}
-	say("signature, SBOM and provenance are what the Gate demands")
+	stepwise.Saw("signature, SBOM and provenance are what the Gate demands")
 	return p.refused(ctx, manifests)
 }
 
@@ -152,17 +153,17 @@ func (p *pipeline) refused(ctx context.Context, manifests string) error {
 		if err != nil {
 			return err
 		}
-		if out.code != 1 || !strings.Contains(out.stdout, what) {
-			return fmt.Errorf("an image that %s: exit code %d and not 1\n%s%s", what, out.code, out.stdout, out.stderr)
+		if out.Code != 1 || !strings.Contains(out.Stdout, what) {
+			return fmt.Errorf("an image that %s: exit code %d and not 1\n%s%s", what, out.Code, out.Stdout, out.Stderr)
 		}
-		say("one that " + what + " is denied")
+		stepwise.Saw("one that " + what + " is denied")
 	}
 	return nil
 }
 
 // overlays serves the images of the sample fleet and checks what a pull request to the
 // overlays would be checked for. The reports are written to the folder SARIF, if that is set.
-func (p *pipeline) overlays(ctx context.Context) error {
+func overlays(ctx context.Context, p *pipeline) error {
 	if err := p.targets(ctx, "overlays"); err != nil {
 		return err
 	}
@@ -175,7 +176,7 @@ func (p *pipeline) overlays(ctx context.Context) error {
 			return err
 		}
 	}
-	say("dev, ci, e2e and prod pass")
+	stepwise.Saw("dev, ci, e2e and prod pass")
 	return nil
 }
 
@@ -187,20 +188,20 @@ func (p *pipeline) passes(ctx context.Context, environment, signer string) error
 		return err
 	}
 	if folder := os.Getenv("SARIF"); folder != "" { // also of what does not pass
-		err := errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, environment+".sarif"), []byte(out.stdout), 0o644))
+		err := errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, environment+".sarif"), []byte(out.Stdout), 0o644))
 		if err != nil {
 			return err
 		}
 	}
-	if out.code != 0 {
-		return fmt.Errorf("overlay %s does not pass: exit code %d\n%s%s", environment, out.code, out.stdout, out.stderr)
+	if out.Code != 0 {
+		return fmt.Errorf("overlay %s does not pass: exit code %d\n%s%s", environment, out.Code, out.Stdout, out.Stderr)
 	}
 	var log struct {
 		Version string
 		Runs    []struct{ Results []any }
 	}
-	if err := json.Unmarshal([]byte(out.stdout), &log); err != nil || log.Version != "2.1.0" || len(log.Runs) != 1 || len(log.Runs[0].Results) != 0 {
-		return fmt.Errorf("the report over %s is no SARIF 2.1.0 without findings (%w): %s", environment, err, out.stdout)
+	if err := json.Unmarshal([]byte(out.Stdout), &log); err != nil || log.Version != "2.1.0" || len(log.Runs) != 1 || len(log.Runs[0].Results) != 0 {
+		return fmt.Errorf("the report over %s is no SARIF 2.1.0 without findings (%w): %s", environment, err, out.Stdout)
 	}
 	return nil
 }
@@ -233,11 +234,11 @@ func (p *pipeline) fleet() (string, error) {
 	return file, os.WriteFile(file, manifest, 0o600)
 }
 
-func (p *pipeline) definitions(ctx context.Context) error {
+func definitions(ctx context.Context, p *pipeline) error {
 	if err := p.targets(ctx, "crd-check"); err != nil {
 		return err
 	}
-	say("make crd-check")
+	stepwise.Saw("make crd-check")
 	return nil
 }
 
@@ -254,7 +255,7 @@ spec:
 
 // promote signs for each environment what the Gate of the next demands. Before, that Gate
 // denies.
-func (p *pipeline) promote(ctx context.Context) error {
+func promote(ctx context.Context, p *pipeline) error {
 	public, err := os.ReadFile(strings.TrimSuffix(p.key(), ".key") + ".pub")
 	if err != nil {
 		return err
@@ -274,12 +275,12 @@ func (p *pipeline) promote(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if want := map[bool]int{false: 1, true: 0}[attested]; out.code != want {
-				return errors.Join(fmt.Errorf("history for Gate %s, evidence of %s signed: %t: exit code %d and not %d", step.to, step.from, attested, out.code, want),
-					errors.New(out.stdout+out.stderr))
+			if want := map[bool]int{false: 1, true: 0}[attested]; out.Code != want {
+				return errors.Join(fmt.Errorf("history for Gate %s, evidence of %s signed: %t: exit code %d and not %d", step.to, step.from, attested, out.Code, want),
+					errors.New(out.Stdout+out.Stderr))
 			}
 		}
-		say("Gate " + step.to + " denies it before and takes it after evidence of " + step.from)
+		stepwise.Saw("Gate " + step.to + " denies it before and takes it after evidence of " + step.from)
 	}
 	return nil
 }
