@@ -172,7 +172,11 @@ func TestNotary_WritesBesideWhatIsAboutSomethingElse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := notary.Store(t.Context(), registry.New(registry.Options{}), signer, b.repository(), s, []string{b.digest}, nil); err != nil {
+			signed, err := notary.Sign(t.Context(), signer, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := notary.Store(t.Context(), registry.New(registry.Options{}), b.repository(), signed.Bundle, []string{b.digest}, nil); err != nil {
 				t.Fatal(err)
 			}
 			before := b.puts()
