@@ -102,12 +102,14 @@ func (s Services) Validate() error {
 func validateURL(raw string) error {
 	u, err := url.Parse(raw)
 	switch {
-	case err != nil || u.Host == "" || u.User != nil:
-		return fmt.Errorf("%.200q is no URL of a service", raw)
+	case err != nil:
+		return errors.New("what is given is no URL")
+	case u.Host == "" || u.User != nil:
+		return fmt.Errorf("%.200q is no URL of a service", u.Redacted())
 	case u.Scheme == "https", u.Scheme == "http" && loopback(u.Hostname()):
 		return nil
 	}
-	return fmt.Errorf("%.200q is not https://: plain HTTP is for loopback", raw)
+	return fmt.Errorf("%.200q is not https://: plain HTTP is for loopback", u.Redacted())
 }
 
 func loopback(host string) bool {
