@@ -61,9 +61,9 @@ func (k *Keyless) bundle(ctx context.Context, statement []byte) ([]byte, error) 
 	}
 	options := sign.BundleOptions{
 		Context: ctx,
-		CertificateProvider: sign.NewFulcio(&sign.FulcioOptions{
+		CertificateProvider: authority{sign.NewFulcio(&sign.FulcioOptions{
 			BaseURL: strings.TrimSuffix(k.services.Fulcio, "/"), Timeout: limits.SigstoreCall, Retries: limits.SigstoreRetries, Transport: guard{ctx},
-		}),
+		})},
 		CertificateProviderOptions: &sign.CertificateProviderOptions{IDToken: k.token},
 	}
 	for _, url := range k.services.TimestampAuthorities {
@@ -83,6 +83,19 @@ func (k *Keyless) bundle(ctx context.Context, statement []byte) ([]byte, error) 
 		return nil, err
 	}
 	return protojson.Marshal(signed)
+}
+
+// authority says what a token has to be where it gives no certificate for one: its own
+// answers do not tell.
+type authority struct{ sign.CertificateProvider }
+
+// GetCertificate implements sign.CertificateProvider.
+func (a authority) GetCertificate(ctx context.Context, keypair sign.Keypair, options *sign.CertificateProviderOptions) ([]byte, error) {
+	der, err := a.CertificateProvider.GetCertificate(ctx, keypair, options)
+	if err != nil {
+		return nil, fmt.Errorf("no certificate for the identity token (it has to be of audience %s, of an issuer that is known there, and not have run out): %w", Audience, err)
+	}
+	return der, nil
 }
 
 // hidden is an error in which the token does not stand: a service may send back what it

@@ -29,9 +29,9 @@ const (
 // signing is a Sigstore on loopback, its root, and an image.
 type signing struct {
 	*testkit.SigstoreServer
-	t                   *testing.T
-	depot               *testkit.Registry
-	image, root, config string
+	t           *testing.T
+	depot       *testkit.Registry
+	image, root string
 }
 
 func newSigning(t *testing.T) *signing {
@@ -138,7 +138,7 @@ func TestAttest_SignsWithTheServicesOfASigningConfiguration(t *testing.T) {
 	service := func(url string, version int) string {
 		return fmt.Sprintf(`{"url":%q,"majorApiVersion":%d,"validFor":{"start":"2024-01-01T00:00:00Z"},"operator":"testkit"}`, url, version)
 	}
-	const exactly = `{"selector":"ANY"}`
+	const one = `{"selector":"ANY"}`
 	for name, c := range map[string]struct {
 		version int
 		stamps  bool
@@ -156,7 +156,7 @@ func TestAttest_SignsWithTheServicesOfASigningConfiguration(t *testing.T) {
 			}
 			config := file(t, "signing_config.json", fmt.Appendf(nil, `{"mediaType":"application/vnd.dev.sigstore.signingconfig.v0.2+json","caUrls":[%s],
 				"rekorTlogUrls":[%s],"rekorTlogConfig":%s,"tsaUrls":[%s],"tsaConfig":%s}`,
-				service(s.Server.URL, 1), service(s.Server.URL, c.version), exactly, stamps, exactly))
+				service(s.Server.URL, 1), service(s.Server.URL, c.version), one, stamps, one))
 			token := file(t, "token", []byte(s.token(personIssuer, person)))
 			command(t, cli.ExitPass, "PASSED", "attest", s.image, "--environment=e2e", "--identity-token="+token, "--trusted-root="+s.root, "--signing-config="+config)
 			command(t, cli.ExitPass, "e2e -> prod  Allow", "history", s.image, "--gate="+s.gate(personIssuer, person))
@@ -262,7 +262,7 @@ func TestAttest_SaysWhereAnIdentityComesFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("SIGSTORE_ID_TOKEN", wrong)
-	command(t, cli.ExitUndecided, "audience https://github.com/shop", s.args()...)
+	command(t, cli.ExitUndecided, "it has to be of audience sigstore", s.args()...)
 	t.Setenv("SIGSTORE_ID_TOKEN", "")
 	t.Setenv("ACTIONS_ID_TOKEN_REQUEST_URL", s.WorkflowURL())
 	t.Setenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "hunter2hunter2")

@@ -53,6 +53,9 @@ const (
 	workflowPath  = "/actions/token"
 )
 
+// gitHub stands before what a workflow's token says of it in its certificate.
+const gitHub = "https://github.com/"
+
 // NewSigstoreServer starts a server; Close stops it.
 func NewSigstoreServer(s *Sigstore) *SigstoreServer {
 	v := &SigstoreServer{sigstore: s, tokens: map[string]bool{}, WorkflowBearer: rand.Text()}
@@ -86,8 +89,8 @@ func (v *SigstoreServer) Paths() []string {
 // GitHub gives to workflows, where the subject is the workflow's URL.
 func (v *SigstoreServer) Token(issuer, subject, audience string) (string, error) {
 	claims := map[string]any{"iss": issuer, "aud": audience, "exp": time.Now().Add(time.Minute).Unix()}
-	if strings.Contains(subject, "://") {
-		claims["sub"], claims["job_workflow_ref"] = "repo:shop/web:ref:refs/heads/main", subject
+	if ref, ok := strings.CutPrefix(subject, gitHub); ok {
+		claims["sub"], claims["job_workflow_ref"] = "repo:shop/web:ref:refs/heads/main", ref
 	} else {
 		claims["sub"], claims["email"], claims["email_verified"] = "1234567890", subject, true
 	}
@@ -206,7 +209,7 @@ func (v *SigstoreServer) identify(r *http.Request) (by Identity, proved string, 
 	if claims.Email != "" {
 		return Identity{Issuer: claims.Iss, Subject: claims.Email}, claims.Email, nil
 	}
-	return Identity{Issuer: claims.Iss, Subject: claims.Workflow}, claims.Sub, nil
+	return Identity{Issuer: claims.Iss, Subject: gitHub + claims.Workflow}, claims.Sub, nil
 }
 
 // entry logs an envelope in version 1 of Rekor.
