@@ -1,4 +1,5 @@
-// Package attest signs evidence with a private key.
+// Package attest signs evidence: with a private key that is here or in a key management
+// service, or with an identity that a Sigstore instance certifies.
 package attest
 
 import (
@@ -17,6 +18,7 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
@@ -91,8 +93,8 @@ func of(public crypto.PublicKey) (*Signer, error) {
 
 // Bundle is a sigstore bundle (v0.3, JSON) around an in-toto statement, without a time or
 // a log entry of others.
-func (s *Signer) Bundle(statement []byte) ([]byte, error) {
-	bundle, err := sign.Bundle(&sign.DSSEData{Data: statement, PayloadType: statementMediaType}, keypair{s}, sign.BundleOptions{})
+func (s *Signer) Bundle(ctx context.Context, statement []byte) ([]byte, error) {
+	bundle, err := sign.Bundle(&sign.DSSEData{Data: statement, PayloadType: statementMediaType}, keypair{s}, sign.BundleOptions{Context: ctx})
 	if err != nil {
 		return nil, fmt.Errorf("signing evidence: %w", err)
 	}
@@ -101,6 +103,11 @@ func (s *Signer) Bundle(statement []byte) ([]byte, error) {
 		return nil, fmt.Errorf("signing evidence: %w", err)
 	}
 	return raw, nil
+}
+
+// Authority is who a Gate has to name for what this signs: the key.
+func (s *Signer) Authority([]byte) (gate.Authority, error) {
+	return gate.Authority{Name: "own", PublicKeyPEM: s.public}, nil
 }
 
 // keypair lets sigstore-go sign with a Signer.

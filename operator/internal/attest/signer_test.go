@@ -30,7 +30,7 @@ func TestSigner_IsVerifiedByTheGate(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		bundle, err := signer.Bundle(statement)
+		bundle, err := signer.Bundle(t.Context(), statement)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-dev/sluice/operator/internal/attest"
 	"github.com/sluice-dev/sluice/operator/internal/evidence"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/images"
@@ -20,10 +19,11 @@ import (
 
 type attestOptions struct {
 	registryFlags
+	signerFlags
 	environment  string
-	key          string
 	policyDigest string
 	levels       []string
+	inputs       []string
 	verdict      string
 	failed       bool
 }
@@ -38,19 +38,27 @@ beside the image in its registry. Of an image index it is about each image of it
 
 With --verdict, the JSON of sluice check, the policy digest and what was exempted are taken
 from there, and a verdict that blocks makes it evidence of a failure.
-The key's password is in COSIGN_PASSWORD.`,
+
+It is signed with --key: a file, whose password is in COSIGN_PASSWORD, or a URI of a key
+management service. With --keyless it is signed as who an identity token is of: that of
+--identity-token, else of SIGSTORE_ID_TOKEN, else that of the GitHub workflow that runs.
+That identity and the statement are then in a public log for good, unless the services are
+others than the public ones. What does not verify as a Gate would have it is not stored.`,
 		Example: "  sluice attest registry.example.com/shop/web@sha256:… --environment e2e --key cosign.key\n" +
-			"  sluice check overlays/e2e --format json > verdict.json; sluice attest registry.example.com/shop/web:1.2 --environment e2e --key cosign.key --verdict verdict.json",
+			"  sluice check overlays/e2e --format json > verdict.json; sluice attest registry.example.com/shop/web:1.2 --environment e2e --key cosign.key --verdict verdict.json\n" +
+			"  sluice attest registry.example.com/shop/web@sha256:… --environment e2e --key hashivault://e2e\n" +
+			"  sluice attest registry.example.com/shop/web@sha256:… --environment e2e --keyless",
 		Args: takes(1, 1),
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), s, args[0]) },
 	}
 	c.Flags().StringVar(&o.environment, "environment", "", "environment that the image passed")
-	c.Flags().StringVar(&o.key, "key", "", "file with the private key, as cosign stores it")
 	c.Flags().StringVar(&o.policyDigest, "policy-digest", "", "policyDigest of the verdict that it passed with, as sha256:…")
 	c.Flags().StringSliceVar(&o.levels, "level", nil, "level that was verified, such as SLSA_BUILD_LEVEL_2 (repeatable)")
+	c.Flags().StringSliceVar(&o.inputs, "input", nil, "attestation that the verification took, as REPOSITORY@sha256:… (repeatable)")
 	c.Flags().StringVar(&o.verdict, "verdict", "", "file with the JSON of sluice check over what ran there")
 	c.Flags().BoolVar(&o.failed, "failed", false, "say that the image failed there")
-	o.register(c)
+	o.registryFlags.register(c)
+	o.signerFlags.register(c)
 	return c
 }
 
@@ -58,7 +66,7 @@ func (o *attestOptions) run(ctx context.Context, s streams, image string) error 
 	if err := evidence.ValidateEnvironment(o.environment); err != nil {
 		return usage("--environment: %w", err)
 	}
-	signer, err := o.signer()
+	signer, err := o.signer(ctx, s.in)
 	if err != nil {
 		return err
 	}
@@ -84,27 +92,16 @@ func (o *attestOptions) run(ctx context.Context, s streams, image string) error 
 	if _, err := summary.Statement(); err != nil {
 		return usage("%w", err)
 	}
-	if _, err := notary.Store(ctx, client, signer, ref.Repository, summary, summary.Subjects, nil); err != nil {
+	signed, err := notary.Sign(ctx, signer, summary)
+	if err != nil {
+		return &exit{code: ExitUndecided, err: err}
+	}
+	if _, err := notary.Store(ctx, client, ref.Repository, signed.Bundle, summary.Subjects, nil); err != nil {
 		return &exit{code: ExitUndecided, err: fmt.Errorf("it is safe to try again: %w", err)}
 	}
-	say(s.out, "", fmt.Sprintf("%s@%s: %s in environment %s at %s, told of %d images", ref.Repository, digest, summary.Result, o.environment,
-		summary.Time.UTC().Format(time.RFC3339), len(summary.Subjects)))
+	say(s.out, "", fmt.Sprintf("%s@%s: %s in environment %s at %s, told of %d images%s", ref.Repository, digest, summary.Result, o.environment,
+		summary.Time.UTC().Format(time.RFC3339), len(summary.Subjects), signedAs(signed.By)))
 	return nil
-}
-
-func (o *attestOptions) signer() (*attest.Signer, error) {
-	if o.key == "" {
-		return nil, usage("--key is required: the file with the private key of environment %s", o.environment)
-	}
-	text, err := readBounded(o.key, limits.PrivateKeyBytes)
-	if err != nil {
-		return nil, usage("--key: %w", err)
-	}
-	signer, err := attest.NewSigner(text, []byte(os.Getenv("COSIGN_PASSWORD")))
-	if err != nil {
-		return nil, usage("--key=%s: %w; its password is taken from COSIGN_PASSWORD", o.key, err)
-	}
-	return signer, nil
 }
 
 // summary of what is known before the registry is asked what the image consists of.
@@ -118,6 +115,13 @@ func (o *attestOptions) summary(repository, digest string) (evidence.Summary, er
 		if err := evidence.ValidateDigest(o.policyDigest); err != nil {
 			return out, usage("--policy-digest: %w", err)
 		}
+	}
+	for _, from := range o.inputs {
+		ref, err := images.Parse(from)
+		if err != nil || !ref.Pinned() {
+			return out, usage("--input=%s: name it by its digest, as REPOSITORY@sha256:…", from)
+		}
+		out.Inputs = append(out.Inputs, evidence.Resource{URI: "oci://" + ref.Repository + "@" + ref.Digest, Digest: ref.Digest})
 	}
 	if o.verdict == "" {
 		return out, nil

@@ -16,8 +16,21 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
-// command runs the command, and returns what it writes.
+// command runs the command, and returns what it writes to standard output.
 func command(t *testing.T, code int, says string, args ...string) string {
+	t.Helper()
+	stdout, _ := commandOutputs(t, code, says, args...)
+	return stdout
+}
+
+// commandOutput is command with standard error too.
+func commandOutput(t *testing.T, code int, says string, args ...string) string {
+	t.Helper()
+	stdout, stderr := commandOutputs(t, code, says, args...)
+	return stdout + stderr
+}
+
+func commandOutputs(t *testing.T, code int, says string, args ...string) (out, errOut string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	if got := cli.Main(t.Context(), args, nil, &stdout, &stderr); got != code {
@@ -26,7 +39,7 @@ func command(t *testing.T, code int, says string, args ...string) string {
 	if all := stdout.String() + stderr.String(); !strings.Contains(all, says) {
 		t.Errorf("%v: %q is not said: %s", args, says, all)
 	}
-	return stdout.String()
+	return stdout.String(), stderr.String()
 }
 
 func newKeys(t *testing.T) (key *testkit.Key, private, public string) {

@@ -53,6 +53,8 @@ type step struct {
 	// SignedBy are the authorities of its environment that signed it; none where it proves
 	// nothing.
 	SignedBy []string `json:"signedBy"`
+	// Identities are those of their certificates, as "<subject> (<issuer>)".
+	Identities []string `json:"identities"`
 }
 
 type link struct {
@@ -194,8 +196,10 @@ func follow(ctx context.Context, configs []gate.Config, image *gate.Image) (chai
 		}
 	}
 	for _, s := range steps {
-		slices.Sort(s.SignedBy)
-		s.SignedBy = slices.Compact(s.SignedBy)
+		for _, list := range []*[]string{&s.SignedBy, &s.Identities} {
+			slices.Sort(*list)
+			*list = slices.Compact(*list)
+		}
 		out.Evidence = append(out.Evidence, *s)
 	}
 	slices.SortFunc(out.Evidence, func(a, b step) int {
@@ -219,12 +223,13 @@ func note(steps map[string]*step, signsFor string, statement gate.Statement) {
 	if s == nil {
 		s = &step{
 			Environment: environment, Time: summary.Time.Format(time.RFC3339), Result: summary.Result, PolicyDigest: summary.Policy.Digest,
-			Levels: append([]string{}, summary.Levels...), Exemptions: append([]evidence.Exemption{}, summary.Exemptions...), SignedBy: []string{},
+			Levels: append([]string{}, summary.Levels...), Exemptions: append([]evidence.Exemption{}, summary.Exemptions...), SignedBy: []string{}, Identities: []string{},
 		}
 		steps[string(statement.Payload)] = s
 	}
 	if signsFor == "" || ok && signsFor == environment {
 		s.SignedBy = append(s.SignedBy, statement.By...)
+		s.Identities = append(s.Identities, statement.Identities...)
 	}
 }
 
@@ -262,7 +267,11 @@ func (s step) by() string {
 	if len(s.SignedBy) == 0 {
 		return "NOT VERIFIED"
 	}
-	return "signed by " + strings.Join(s.SignedBy, ", ")
+	by := "signed by " + strings.Join(s.SignedBy, ", ")
+	if len(s.Identities) > 0 {
+		by += ", as " + strings.Join(s.Identities, ", ")
+	}
+	return by
 }
 
 func (c chain) text(w io.Writer) error {

@@ -266,6 +266,15 @@ const (
 	// PrivateKeyBytes is the largest private key in PEM: RSA with 4096 bits, encrypted, is
 	// 5 KiB.
 	PrivateKeyBytes = 32 << 10
+	// IdentityTokenBytes is the largest identity token; those of CI systems are 2 KiB.
+	IdentityTokenBytes = 16 << 10
+	// SigstoreAnswerBytes is the largest answer of a certificate or timestamp authority: a
+	// chain of three certificates is 5 KiB.
+	SigstoreAnswerBytes = 256 << 10
+	// SigstoreServices is how many services one signature asks.
+	SigstoreServices = 8
+	// SigstoreRetries is how often each of them is asked again when it answers 5xx.
+	SigstoreRetries = 1
 	// Soak is how long a Workload has to do well where its Gate does not say.
 	Soak = 10 * time.Minute
 	// Signers is how many keys are kept ready to sign with: one for each Gate that attests,
@@ -304,6 +313,12 @@ const (
 	// Attestation is for one attestation in all: an index of 64 images takes 65 pushes, at
 	// eight requests of 20 ms each ten seconds. What is not done then is done at the next try.
 	Attestation = 2 * time.Minute
+	// SigstoreCall is for one request to a service of Sigstore: a transparency log answers
+	// once the entry is in it, which takes some seconds.
+	SigstoreCall = 20 * time.Second
+	// Signing is for one signature with an identity: a certificate, a log entry and a
+	// timestamp, each with one retry, at the time that they usually take.
+	Signing = time.Minute
 	// CloudCredentials is for asking a cloud for credentials for its registries. The
 	// helpers' own calls may go on for longer; nobody waits for them.
 	CloudCredentials = RegistryCall

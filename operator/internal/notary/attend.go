@@ -41,7 +41,11 @@ func (n *Notary) attend(ctx context.Context, o Order, write bool) (Standing, str
 	}
 	s := o.Summary(n.options.Now())
 	s.Subjects, s.Exemptions = subjects, o.Exemptions
-	if _, err := Store(ctx, n.options.Registry, signer, o.Repository, s, missing, keys); err != nil {
+	signed, err := Sign(ctx, signer, s)
+	if err != nil {
+		return Failed, ResultFailed, err
+	}
+	if _, err := Store(ctx, n.options.Registry, o.Repository, signed.Bundle, missing, keys); err != nil {
 		return Failed, ResultFailed, err
 	}
 	return Present, ResultWritten, nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/internal/attest"
 	"github.com/sluice-dev/sluice/operator/internal/evidence"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/notary"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
@@ -172,7 +173,11 @@ func TestNotary_WritesBesideWhatIsAboutSomethingElse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := notary.Store(t.Context(), registry.New(registry.Options{}), signer, b.repository(), s, []string{b.digest}, nil); err != nil {
+			signed, err := notary.Sign(t.Context(), signer, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := notary.Store(t.Context(), registry.New(registry.Options{}), b.repository(), signed.Bundle, []string{b.digest}, nil); err != nil {
 				t.Fatal(err)
 			}
 			before := b.puts()
@@ -306,5 +311,38 @@ func TestNotary_TriesAgainWithPausesThatGrow(t *testing.T) {
 	b.order.Key.ID = "another"
 	if st := b.notary.Write(t.Context(), b.order, "a", func() {}); st.Standing != notary.Pending {
 		t.Errorf("another key is not tried at once: %+v", st)
+	}
+}
+
+// another is named in place of who signed.
+type another struct {
+	*attest.Signer
+	by gate.Authority
+}
+
+func (a another) Authority([]byte) (gate.Authority, error) { return a.by, nil }
+
+// A key that was rotated in its service signs, and is not the one that was read before.
+func TestSign_WhatDoesNotVerifyIsAnError(t *testing.T) {
+	var signers []*attest.Signer
+	for range 2 {
+		key, err := testkit.NewKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		signer, err := attest.NewSigner([]byte(key.PrivatePEM), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signers = append(signers, signer)
+	}
+	summary := notary.Matter{Environment: "e2e", Repository: "example.com/app", Digest: testkit.DigestOf("app")}.Summary(time.Now())
+	signed, err := notary.Sign(t.Context(), signers[0], summary)
+	if err != nil || signed.By.PublicKeyPEM != signers[0].PublicKeyPEM() {
+		t.Fatalf("%+v, %v", signed.By, err)
+	}
+	signed, err = notary.Sign(t.Context(), another{signers[0], gate.Authority{Name: "own", PublicKeyPEM: signers[1].PublicKeyPEM()}}, summary)
+	if err == nil || !strings.Contains(err.Error(), "nothing is stored") || signed.Bundle != nil {
+		t.Errorf("%s, %v", signed.Bundle, err)
 	}
 }

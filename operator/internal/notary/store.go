@@ -6,13 +6,17 @@ package notary
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 
-	"github.com/sluice-dev/sluice/operator/internal/attest"
 	"github.com/sluice-dev/sluice/operator/internal/evidence"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/redact"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 )
 
@@ -59,17 +63,48 @@ func Subjects(ctx context.Context, from Registry, repository, digest string, key
 	return subjects, nil
 }
 
-// Store signs a summary and stores it beside each of the images. It says how many have it,
-// also when it fails; to do it again does no harm.
-func Store(ctx context.Context, in Registry, signer *attest.Signer, repository string, s evidence.Summary, beside []string, keys authn.Keychain) (int, error) {
+// Signer signs evidence.
+type Signer interface {
+	// Bundle is a sigstore bundle around an in-toto statement.
+	Bundle(ctx context.Context, statement []byte) ([]byte, error)
+	// Authority is who a Gate has to name for such a bundle to count.
+	Authority(bundle []byte) (gate.Authority, error)
+}
+
+// Signed is evidence that verifies.
+type Signed struct {
+	Bundle []byte
+	// By is who signed it.
+	By gate.Authority
+}
+
+// Sign signs a summary, and verifies it as a Gate would: what nobody can verify is an error,
+// and is not to be stored.
+func Sign(ctx context.Context, signer Signer, s evidence.Summary) (Signed, error) {
 	statement, err := s.Statement()
 	if err != nil {
-		return 0, err
+		return Signed{}, err
 	}
-	bundle, err := signer.Bundle(statement)
+	bundle, err := signer.Bundle(ctx, statement)
 	if err != nil {
-		return 0, err
+		return Signed{}, err
 	}
+	by, err := signer.Authority(bundle)
+	if err != nil {
+		return Signed{}, fmt.Errorf("nothing is stored: %w", err)
+	}
+	image := &gate.Image{Digest: s.Subjects[0], Attestations: []gate.Signature{{Format: gate.FormatBundle, Bundle: bundle}}}
+	held := signature.New().Statements(ctx, []gate.Authority{by}, image, evidence.PredicateType)
+	if len(held.Accepted) == 0 {
+		why := slices.Concat(held.Unusable, held.Unread, held.Reasons)
+		return Signed{}, fmt.Errorf("nothing is stored: no Gate could verify what was signed: %s", redact.Text(strings.Join(why, "; "), limits.MessageBytes))
+	}
+	return Signed{Bundle: bundle, By: by}, nil
+}
+
+// Store stores evidence beside each of the images. It says how many have it, also when it
+// fails; to do it again does no harm.
+func Store(ctx context.Context, in Registry, repository string, bundle []byte, beside []string, keys authn.Keychain) (int, error) {
 	for i, subject := range beside {
 		if err := in.Attach(ctx, repository, subject, bundle, evidence.PredicateType, keys); err != nil {
 			return i, fmt.Errorf("%d of %d images have the evidence: %w", i, len(beside), err)

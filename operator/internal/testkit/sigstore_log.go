@@ -169,8 +169,12 @@ func (s *Sigstore) stamped(message []byte, at time.Time) ([]byte, error) {
 		at = time.Now()
 	}
 	sum := sha256.Sum256(message)
+	return s.stampedHash(sum[:], at)
+}
+
+func (s *Sigstore) stampedHash(sum []byte, at time.Time) ([]byte, error) {
 	template := timestamp.Timestamp{
-		HashAlgorithm: crypto.SHA256, HashedMessage: sum[:], Time: at,
+		HashAlgorithm: crypto.SHA256, HashedMessage: sum, Time: at,
 		Policy: []int{1, 3, 6, 1, 4, 1, 57264, 2},
 	}
 	response, err := template.CreateResponseWithOpts(s.tsa.below, crypto.Signer(s.tsa.key), crypto.SHA256)

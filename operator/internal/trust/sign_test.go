@@ -1,56 +1,27 @@
 package trust_test
 
 import (
-	"crypto"
-	"crypto/ecdsa"
 	"crypto/elliptic"
-	"crypto/rand"
-	"encoding/base64"
-	"encoding/json"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
-	"github.com/sigstore/sigstore/pkg/cryptoutils"
-
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
 	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
 
-// signingVault signs like the transit engine, with a key that stays there.
+// signingVault signs with a key that stays there.
 func signingVault(t *testing.T, curve elliptic.Curve) (public string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(curve, rand.Reader)
+	vault, err := testkit.NewVault(curve)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pem, err := cryptoutils.MarshalPublicKeyToPEM(key.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/v1/transit/keys/release" {
-			_ = json.NewEncoder(w).Encode(map[string]any{"data": map[string]any{"latest_version": 1, "keys": map[string]any{"1": map[string]any{"public_key": string(pem)}}}})
-			return
-		}
-		var asked struct {
-			Input     string `json:"input"`
-			Prehashed bool   `json:"prehashed"`
-		}
-		if !strings.HasPrefix(r.URL.Path, "/v1/transit/sign/release/sha2-") || json.NewDecoder(r.Body).Decode(&asked) != nil || !asked.Prehashed {
-			w.WriteHeader(http.StatusBadRequest)
-			return
-		}
-		hashed, _ := base64.StdEncoding.DecodeString(asked.Input)
-		signed, _ := key.Sign(rand.Reader, hashed, crypto.Hash(0))
-		_ = json.NewEncoder(w).Encode(map[string]any{"data": map[string]any{"signature": "vault:v1:" + base64.StdEncoding.EncodeToString(signed)}})
-	}))
-	t.Cleanup(server.Close)
-	t.Setenv("VAULT_ADDR", server.URL)
-	t.Setenv("VAULT_TOKEN", "letmein")
-	return string(pem)
+	t.Cleanup(vault.Close)
+	t.Setenv("VAULT_ADDR", vault.Server.URL)
+	t.Setenv("VAULT_TOKEN", testkit.VaultToken)
+	return vault.PublicPEM
 }
 
 // What Vault signs, the gate accepts by the public half, with the hash that keys of its
@@ -68,7 +39,7 @@ func TestLoader_SignsWithAKeyInVault(t *testing.T) {
 		if signer.PublicKeyPEM() != public {
 			t.Errorf("its public half is %s", signer.PublicKeyPEM())
 		}
-		bundle, err := signer.Bundle(statement)
+		bundle, err := signer.Bundle(t.Context(), statement)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -85,7 +85,17 @@ func publicPEM(key signature.PublicKeyProvider) (string, error) {
 // PublicRoot returns the trusted root of the public Sigstore, or of Options.Repository,
 // as verified by The Update Framework. It is kept for limits.RootTTL.
 func (l *Loader) PublicRoot(ctx context.Context) (string, error) {
-	return l.load(ctx, "tuf", limits.RootTTL, func() (string, error) {
+	return l.target(ctx, "trusted_root.json")
+}
+
+// PublicServices returns the signing configuration that lies beside PublicRoot: where the
+// services are that sign. It is kept and verified alike.
+func (l *Loader) PublicServices(ctx context.Context) (string, error) {
+	return l.target(ctx, "signing_config.v0.2.json")
+}
+
+func (l *Loader) target(ctx context.Context, name string) (string, error) {
+	return l.load(ctx, "tuf "+name, limits.RootTTL, func() (string, error) {
 		client, err := tuf.New(&tuf.Options{
 			Root: l.options.Anchor, RepositoryBaseURL: l.options.Repository, DisableLocalCache: true,
 			Fetcher: fetcher{&http.Client{Timeout: limits.TrustCall}},
@@ -93,7 +103,7 @@ func (l *Loader) PublicRoot(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		raw, err := client.GetTarget("trusted_root.json")
+		raw, err := client.GetTarget(name)
 		if err != nil {
 			return "", err
 		}
@@ -101,7 +111,7 @@ func (l *Loader) PublicRoot(ctx context.Context) (string, error) {
 	})
 }
 
-// File reads a trusted root from a file, unchecked. It is read every time: a mounted file changes
+// File reads a trusted root, or a signing configuration, from a file, unchecked. It is read every time: a mounted file changes
 // without notice.
 func (l *Loader) File(path string) (string, error) {
 	// Opening a pipe that nobody writes to would hang.

@@ -150,7 +150,7 @@ func trustedRoot(t *testing.T) []byte {
 	return raw
 }
 
-// repository is a TUF repository with one target, trusted_root.json.
+// repository is a TUF repository with one content for each of the two targets.
 func repository(t *testing.T, target []byte, calls *atomic.Int64) (url string, anchor []byte) {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -173,18 +173,23 @@ func repository(t *testing.T, target []byte, calls *atomic.Int64) (url string, a
 		}
 	}
 	targets := metadata.Targets(expires)
-	file, err := metadata.TargetFile().FromBytes("trusted_root.json", target, "sha256")
-	if err != nil {
-		t.Fatal(err)
+	content := map[string][]byte{}
+	for _, name := range []string{"trusted_root.json", "signing_config.v0.2.json"} {
+		file, err := metadata.TargetFile().FromBytes(name, target, "sha256")
+		if err != nil {
+			t.Fatal(err)
+		}
+		targets.Signed.Targets[name] = file
+		content["/targets/"+fmt.Sprintf("%x", []byte(file.Hashes["sha256"]))+"."+name] = target
 	}
-	targets.Signed.Targets["trusted_root.json"] = file
 	anchor = signedBytes(t, anchored, signer)
-	content := map[string][]byte{
-		"/targets/" + fmt.Sprintf("%x", []byte(file.Hashes["sha256"])) + ".trusted_root.json": target,
+	for path, body := range map[string][]byte{
 		"/1.root.json":     anchor,
 		"/1.targets.json":  signedBytes(t, targets, signer),
 		"/1.snapshot.json": signedBytes(t, metadata.Snapshot(expires), signer),
 		"/timestamp.json":  signedBytes(t, metadata.Timestamp(expires), signer),
+	} {
+		content[path] = body
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
@@ -229,6 +234,18 @@ func TestLoader_FetchesThePublicRootWhenFirstAsked(t *testing.T) {
 	first := calls.Load()
 	if _, err := l.PublicRoot(t.Context()); err != nil || calls.Load() != first {
 		t.Errorf("asked again: %d calls, then %d, %v", first, calls.Load(), err)
+	}
+}
+
+func TestLoader_FetchesWhereThePublicServicesAre(t *testing.T) {
+	var calls atomic.Int64
+	url, anchor := repository(t, []byte("services"), &calls)
+	if got, err := trust.New(trust.Options{Repository: url, Anchor: anchor}).PublicServices(t.Context()); err != nil || got != "services" {
+		t.Errorf("got %.80q, %v", got, err)
+	}
+	_, other := repository(t, []byte("services"), &calls)
+	if got, err := trust.New(trust.Options{Repository: url, Anchor: other}).PublicServices(t.Context()); err == nil {
+		t.Errorf("got %.80q", got)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluice-dev/sluice/operator/internal/cli"
+	"github.com/sluice-dev/sluice/operator/internal/evidence"
 	"github.com/sluice-dev/sluice/operator/internal/lab"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
@@ -65,4 +66,56 @@ func cosign(t *testing.T, tools, folder string, args ...string) {
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("cosign %v: %v: %s", args, err, out)
 	}
+}
+
+// TestCosign_EvidenceByAnIdentity has cosign verify what sluice attests with an identity; and
+// sign with the services that the tests have in place of the real ones, for sluice to verify:
+// what they answer is what cosign expects of those.
+func TestCosign_EvidenceByAnIdentity(t *testing.T) {
+	tools, err := lab.ToolsDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const issuer, subject = "https://accounts.example.com", "release@example.com"
+	sigstore, err := testkit.NewSigstore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	services := testkit.NewSigstoreServer(sigstore)
+	t.Cleanup(services.Close)
+	depot := testkit.NewRegistry(testkit.RegistryOptions{Referrers: true})
+	t.Cleanup(depot.Close)
+	image := depot.Host() + "/shop/app"
+	digest, err := testkit.PushImage(image+":1", "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := sigstore.TrustedRootJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := services.Token(issuer, subject, "sigstore")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	for name, content := range map[string][]byte{"root.json": root, "token": []byte(token)} {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trusted := "--trusted-root=" + filepath.Join(folder, "root.json")
+	sluice := func(args ...string) {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		if got := cli.Main(t.Context(), args, nil, &stdout, &stderr); got != cli.ExitPass {
+			t.Fatalf("exit code %d: %s%s", got, stdout.String(), stderr.String())
+		}
+	}
+	sluice("attest", image+"@"+digest, "--environment=e2e", "--identity-token="+filepath.Join(folder, "token"), "--fulcio-url="+services.Server.URL, "--rekor-url="+services.Server.URL, trusted)
+	cosign(t, tools, folder, "verify-attestation", "--type="+evidence.PredicateType, "--new-bundle-format", "--allow-http-registry", trusted,
+		"--certificate-identity="+subject, "--certificate-oidc-issuer="+issuer, image+"@"+digest)
+	cosign(t, tools, folder, "sign", "--yes", "--identity-token=token", "--use-signing-config=false", "--fulcio-url="+services.Server.URL, "--rekor-url="+services.Server.URL,
+		"--new-bundle-format", "--allow-http-registry", trusted, image+"@"+digest)
+	sluice("verify", image+":1", trusted, "--certificate-identity="+subject, "--certificate-oidc-issuer="+issuer)
 }

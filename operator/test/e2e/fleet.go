@@ -154,7 +154,7 @@ func (w *world) forge(ctx context.Context, e *environment, about, beside release
 	if err != nil {
 		return err
 	}
-	bundle, err := signer.Bundle(statement)
+	bundle, err := signer.Bundle(ctx, statement)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,12 @@ func ValidateKeyless(k gate.Keyless) error {
 	if err := ValidateIdentity(k); err != nil {
 		return err
 	}
-	_, err := readTrustedRoot(k.TrustedRoot)
+	return ValidateRoot(k.TrustedRoot)
+}
+
+// ValidateRoot says why nothing could be accepted under trusted_root.json.
+func ValidateRoot(raw []byte) error {
+	_, err := readTrustedRoot(raw)
 	return err
 }
 
