@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -91,11 +90,11 @@ func (p *promoting) same(ctx context.Context, commit string) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		want, err := p.repo.Run(ctx, bytes.NewReader(p.changed.Files[file]), "hash-object", "--stdin", "--path", file)
+		want, err := p.repo.Hash(ctx, p.changed.Files[file])
 		if err != nil {
 			return false, err
 		}
-		if have != strings.TrimSpace(string(want)) {
+		if have != want {
 			return false, nil
 		}
 	}
