@@ -67,7 +67,7 @@ func (p *promoting) take(ctx context.Context, branch, commit string) error {
 		return nil
 	}
 	if _, err := p.repo.Run(ctx, nil, "merge-base", "--is-ancestor", commit, p.status.Head); err == nil {
-		return usage("branch %s is there, and merged: delete it with git branch -d %s, or name another with --branch", branch, quoted(branch))
+		return usage("branch %s is there, and is not checked out: delete it, if it was merged and is not needed any more, or name another with --branch", branch)
 	}
 	return usage("branch %s is there, with other content: another promotion is under way; merge or delete it, or name another with --branch", branch)
 }

@@ -179,7 +179,7 @@ func TestPromote_OntoTheBranchThatIsCheckedOut(t *testing.T) {
 func TestPromote_GoesOnWithNoBranchOfOthers(t *testing.T) {
 	r := newRoute(t)
 	r.git(t, "branch", "promote/prod")
-	r.promote("--to=prod").must(t, 2, "promote/prod is there, and merged: delete it with git branch -d promote/prod")
+	r.promote("--to=prod").must(t, 2, "promote/prod is there, and is not checked out: delete it, if it was merged")
 	r.git(t, "switch", "-q", "promote/prod")
 	r.write(t, "README.md", "a\n")
 	r.commitAll(t)
