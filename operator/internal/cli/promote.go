@@ -99,6 +99,8 @@ func (o *promoteOptions) validate() error {
 		return usage("--format=%s: there are text, json and markdown", o.format)
 	case o.to == "":
 		return usage("--to is required: the environment to promote to")
+	case o.forceWindow != "" && strings.TrimSpace(o.forceWindow) == "":
+		return usage("--force-window needs a reason in words: it stands in the pull request")
 	case o.image != "" && o.fromCluster:
 		return usage("--image names what is to run: --from-cluster has no part in it")
 	case !o.fromCluster && (o.Kubeconfig != "" || o.Context != "" || o.Namespace != ""):

@@ -192,7 +192,11 @@ func (p *promoting) target(ctx context.Context) (target, error) {
 
 // commands are what is left to do, in words for a shell.
 func (p *promoting) commands(ctx context.Context, t target) error {
-	push := "git push " + quoted(p.remote) + " " + quoted(p.out.Branch)
+	ref := p.out.Branch
+	if ref == "@" || strings.HasPrefix(ref, "+") {
+		ref = "refs/heads/" + ref // by itself it is HEAD, or overwrites another branch
+	}
+	push := "git push " + quoted(p.remote) + " " + quoted(ref)
 	if p.out.Branch == p.base {
 		p.out.Commands = []string{push}
 		return nil

@@ -167,6 +167,12 @@ func TestPromote_TheCommandsAreForAShell(t *testing.T) {
 	}
 }
 
+func TestPromote_ThePushIsOfTheBranchWhateverItsName(t *testing.T) {
+	r := newRoute(t)
+	r.promote("--to=prod", "--branch=+main").must(t, 0, "git push origin refs/heads/+main\n")
+	r.promote("--to=prod", "--branch=@").must(t, 0, "git push origin refs/heads/@\n")
+}
+
 func TestPromote_OntoTheBranchThatIsCheckedOut(t *testing.T) {
 	r := newRoute(t)
 	r.promote("--to=prod", "--branch=main").must(t, 0, "on branch main", "git push origin main")

@@ -259,6 +259,8 @@ func TestPromote_HoldsToTheWindowsOfTheTarget(t *testing.T) {
 	r.promote("--to=prod").must(t, 1, "prod takes no promotions now (end of the year)", "spec.promotionWindows of gate gate-prod", "Deny 0 0 1 * * in Europe/Berlin", "--force-window=REASON")
 	check()
 	r.promote("--to=prod", "--image="+r.app()+":1.1.0@"+r.now).must(t, 0, "nothing to do")
+	r.promote("--to=prod", "--force-window= ").must(t, 2, "--force-window needs a reason")
+	check()
 	r.promote("--to=prod", "--force-window=an outage", "--format=markdown", "--dry-run").must(t, 0, "> **FROZEN**", "`an outage`")
 	r.gateOf(t, "prod", "  promotionWindows: [{kind: Allow, schedule: '* * * * *', duration: 2m}]\n")
 	r.commitAll(t)
