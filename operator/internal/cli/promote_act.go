@@ -196,7 +196,7 @@ func (p *promoting) commands(ctx context.Context, t target) error {
 	if ref == "@" || strings.HasPrefix(ref, "+") {
 		ref = "refs/heads/" + ref // by itself it is HEAD, or overwrites another branch
 	}
-	push := "git push " + quoted(p.remote) + " " + quoted(ref)
+	push := "git push " + quoted(forge.Masked(p.remote)) + " " + quoted(ref)
 	if p.out.Branch == p.base {
 		p.out.Commands = []string{push}
 		return nil

@@ -114,7 +114,7 @@ func TestPromote_WhoIsSecondAtTheRemoteChangesNothing(t *testing.T) {
 	first := h.there(t, "promote/prod")
 	h.git(t, "branch", "-q", "-D", "promote/prod")
 	check := h.untouched(t)
-	h.promote("--to=prod", "--forge-url="+h.api).must(t, 2, "the remote did not take the branch")
+	h.promote("--to=prod", "--forge-url="+h.api).must(t, 2, "the remote did not take the branch", "merge or delete the branch that is there")
 	check()
 	if len(h.pulls) != 1 || h.there(t, "promote/prod") != first {
 		t.Errorf("%v", h.pulls)
@@ -164,6 +164,15 @@ func TestPromote_TheCommandsAreForAShell(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(r.dir, "x")); err == nil {
 		t.Error("it was run")
+	}
+}
+
+func TestPromote_ShowsNoPasswordOfARemote(t *testing.T) {
+	r := newRoute(t)
+	said := r.promote("--to=prod", "--remote=https://user:"+hubToken+"@github.com/shop/fleet.git")
+	said.must(t, 0, "git push 'https://***@github.com/shop/fleet.git' promote/prod")
+	if strings.Contains(said.out+said.err, hubToken) {
+		t.Errorf("the password is shown:\n%s", said.out)
 	}
 }
 
