@@ -45,8 +45,8 @@ func (p *promoting) commit(ctx context.Context) error {
 			return p.take(ctx, branch, have)
 		}
 		p.out.Commit, err = p.repo.Commit(ctx, repo.Commit{Parent: p.status.Head, Branch: branch, Message: p.text.Message(), Files: p.changed.Files})
+		p.out.Committed = p.out.Commit != ""
 		if err == nil {
-			p.out.Committed = true
 			return nil
 		}
 		if !errors.Is(err, repo.ErrMoved) || branch == p.status.Branch {

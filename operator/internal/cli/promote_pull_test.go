@@ -191,6 +191,18 @@ func TestPromote_OntoTheBranchThatIsCheckedOut(t *testing.T) {
 	}
 }
 
+func TestPromote_SaysThatNothingWasChangedWhereItWasNot(t *testing.T) {
+	r := newRoute(t)
+	check := r.untouched(t)
+	r.write(t, ".git/index.lock", "")
+	said := r.promote("--to=prod", "--branch=main")
+	said.must(t, 2, "nothing was changed", "another git is at work here")
+	if strings.Contains(said.out, "has it already") {
+		t.Errorf("it has not:\n%s", said.out)
+	}
+	check()
+}
+
 func TestPromote_GoesOnWithNoBranchOfOthers(t *testing.T) {
 	r := newRoute(t)
 	r.git(t, "branch", "promote/prod")

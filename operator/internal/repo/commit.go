@@ -68,10 +68,13 @@ func (r *Repository) Commit(ctx context.Context, c Commit) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if now.Branch != c.Branch {
-		return made, r.move(ctx, c.Branch, made, "")
+	if now.Branch == c.Branch {
+		return r.land(ctx, c, entries, made)
 	}
-	return made, r.land(ctx, c, entries, made)
+	if err := r.move(ctx, c.Branch, made, ""); err != nil {
+		return "", err
+	}
+	return made, nil
 }
 
 // clean refuses files that were changed already: their new contents are made of what is
@@ -205,19 +208,20 @@ func (r *Repository) move(ctx context.Context, branch, made, old string) error {
 	return nil
 }
 
-// land moves the branch that is checked out, and takes index and work tree along.
-func (r *Repository) land(ctx context.Context, c Commit, entries map[string]entry, made string) error {
+// land moves the branch that is checked out, and takes index and work tree along. The
+// name is returned as soon as the branch leads to it, also with an error.
+func (r *Repository) land(ctx context.Context, c Commit, entries map[string]entry, made string) (string, error) {
 	index, err := r.file(ctx, "index")
 	if err != nil {
-		return err
+		return "", err
 	}
 	// Git's own lock: until it is gone no other git touches the index.
 	lock := index + ".lock"
 	if err := copyNew(index, lock); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("%w: another git is at work here, or one has died: %s is there; wait for it, or delete the file", ErrMoved, lock)
+			return "", fmt.Errorf("%w: another git is at work here, or one has died: %s is there; wait for it, or delete the file", ErrMoved, lock)
 		}
-		return fmt.Errorf("lock the index: %w", err)
+		return "", fmt.Errorf("lock the index: %w", err)
 	}
 	landed := false
 	defer func() {
@@ -227,32 +231,32 @@ func (r *Repository) land(ctx context.Context, c Commit, entries map[string]entr
 	}()
 	now, err := r.Status(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if now.Head != c.Parent {
-		return fmt.Errorf("commit on %.12s: %w: %.12s is checked out", c.Parent, ErrMoved, now.Head)
+		return "", fmt.Errorf("commit on %.12s: %w: %.12s is checked out", c.Parent, ErrMoved, now.Head)
 	}
 	if err := now.clean(c); err != nil {
-		return err
+		return "", err
 	}
 	files, err := r.smudged(ctx, entries)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if _, err := r.with(ctx, []string{"GIT_INDEX_FILE=" + lock}, info(entries), "update-index", "-z", "--index-info"); err != nil {
-		return err
+		return "", err
 	}
 	if err := r.move(ctx, c.Branch, made, c.Parent); err != nil {
-		return err
+		return "", err
 	}
 	if err := r.checkOut(files); err != nil {
-		return fmt.Errorf("commit %.12s is made, but not checked out; git restore the files: %w", made, err)
+		return made, fmt.Errorf("commit %.12s is made, but not checked out; git restore the files: %w", made, err)
 	}
 	if err := os.Rename(lock, index); err != nil {
-		return fmt.Errorf("commit %.12s is made and checked out, but not in the index; git reset: %w", made, err)
+		return made, fmt.Errorf("commit %.12s is made and checked out, but not in the index; git reset: %w", made, err)
 	}
 	landed = true
-	return nil
+	return made, nil
 }
 
 // smudged are the new contents as the work tree has them. A file that Git is told not to
