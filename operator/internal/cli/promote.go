@@ -99,6 +99,8 @@ func (o *promoteOptions) validate() error {
 		return usage("--format=%s: there are text, json and markdown", o.format)
 	case o.to == "":
 		return usage("--to is required: the environment to promote to")
+	case o.forceWindow != "" && strings.TrimSpace(o.forceWindow) == "":
+		return usage("--force-window needs a reason in words: it stands in the pull request")
 	case o.image != "" && o.fromCluster:
 		return usage("--image names what is to run: --from-cluster has no part in it")
 	case !o.fromCluster && (o.Kubeconfig != "" || o.Context != "" || o.Namespace != ""):
@@ -148,10 +150,13 @@ func (o *promoteOptions) run(ctx context.Context, s streams) error {
 	if len(p.text.Plan.Undone()) == 0 {
 		return p.report(nil)
 	}
-	if err := p.open(); err != nil {
+	if err := p.change(); err != nil {
 		return err
 	}
-	if err := p.change(); err != nil {
+	if len(p.changed.Files) == 0 {
+		return p.settle()
+	}
+	if err := p.open(); err != nil {
 		return err
 	}
 	if err := p.judge(ctx); err != nil {
@@ -218,14 +223,27 @@ func (p *promoting) change() error {
 	if p.changed, err = pin.Change(to.set, wants...); err != nil {
 		return usage("%w", err)
 	}
-	if len(p.changed.Files) == 0 {
-		return usage("the overlay of %s does not change: report this as a bug of Sluice", p.to)
-	}
 	p.text.Edits = p.changed.Edits
 	for _, note := range p.changed.Notes {
 		p.text.Notes = append(p.text.Notes, promote.Note{Workload: p.to, Area: "image", Text: note})
 	}
 	return p.clean(p.changed.Files)
+}
+
+// settle is for when all that is left cannot be set in the overlay, such as a version that
+// a base has: that is said, and there is nothing to do.
+func (p *promoting) settle() error {
+	for i := range p.text.Plan.Takes {
+		t := &p.text.Plan.Takes[i]
+		t.Source.Version = t.Target.Version
+	}
+	if len(p.text.Plan.Undone()) > 0 {
+		return usage("the overlay of %s does not change: report this as a bug of Sluice", p.to)
+	}
+	for _, note := range p.changed.Notes {
+		say(p.s.err, "sluice: ", note)
+	}
+	return p.report(nil)
 }
 
 // clean refuses to promote over what is not committed: it would be judged without it.

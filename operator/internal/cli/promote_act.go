@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -46,8 +45,8 @@ func (p *promoting) commit(ctx context.Context) error {
 			return p.take(ctx, branch, have)
 		}
 		p.out.Commit, err = p.repo.Commit(ctx, repo.Commit{Parent: p.status.Head, Branch: branch, Message: p.text.Message(), Files: p.changed.Files})
+		p.out.Committed = p.out.Commit != ""
 		if err == nil {
-			p.out.Committed = true
 			return nil
 		}
 		if !errors.Is(err, repo.ErrMoved) || branch == p.status.Branch {
@@ -68,7 +67,7 @@ func (p *promoting) take(ctx context.Context, branch, commit string) error {
 		return nil
 	}
 	if _, err := p.repo.Run(ctx, nil, "merge-base", "--is-ancestor", commit, p.status.Head); err == nil {
-		return usage("branch %s is there, and merged: delete it with git branch -d %s, or name another with --branch", branch, quoted(branch))
+		return usage("branch %s is there, and is not checked out: delete it, if it was merged and is not needed any more, or name another with --branch", branch)
 	}
 	return usage("branch %s is there, with other content: another promotion is under way; merge or delete it, or name another with --branch", branch)
 }
@@ -91,11 +90,11 @@ func (p *promoting) same(ctx context.Context, commit string) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		want, err := p.repo.Run(ctx, bytes.NewReader(p.changed.Files[file]), "hash-object", "--stdin", "--path", file)
+		want, err := p.repo.Hash(ctx, p.changed.Files[file])
 		if err != nil {
 			return false, err
 		}
-		if have != strings.TrimSpace(string(want)) {
+		if have != want {
 			return false, nil
 		}
 	}
@@ -193,7 +192,11 @@ func (p *promoting) target(ctx context.Context) (target, error) {
 
 // commands are what is left to do, in words for a shell.
 func (p *promoting) commands(ctx context.Context, t target) error {
-	push := "git push " + quoted(p.remote) + " " + quoted(p.out.Branch)
+	ref := p.out.Branch
+	if ref == "@" || strings.HasPrefix(ref, "+") {
+		ref = "refs/heads/" + ref // by itself it is HEAD, or overwrites another branch
+	}
+	push := "git push " + quoted(forge.Masked(p.remote)) + " " + quoted(ref)
 	if p.out.Branch == p.base {
 		p.out.Commands = []string{push}
 		return nil

@@ -114,7 +114,7 @@ func TestPromote_WhoIsSecondAtTheRemoteChangesNothing(t *testing.T) {
 	first := h.there(t, "promote/prod")
 	h.git(t, "branch", "-q", "-D", "promote/prod")
 	check := h.untouched(t)
-	h.promote("--to=prod", "--forge-url="+h.api).must(t, 2, "the remote did not take the branch")
+	h.promote("--to=prod", "--forge-url="+h.api).must(t, 2, "the remote did not take the branch", "merge or delete the branch that is there")
 	check()
 	if len(h.pulls) != 1 || h.there(t, "promote/prod") != first {
 		t.Errorf("%v", h.pulls)
@@ -167,6 +167,21 @@ func TestPromote_TheCommandsAreForAShell(t *testing.T) {
 	}
 }
 
+func TestPromote_ShowsNoPasswordOfARemote(t *testing.T) {
+	r := newRoute(t)
+	said := r.promote("--to=prod", "--remote=https://user:"+hubToken+"@github.com/shop/fleet.git")
+	said.must(t, 0, "git push 'https://***@github.com/shop/fleet.git' promote/prod")
+	if strings.Contains(said.out+said.err, hubToken) {
+		t.Errorf("the password is shown:\n%s", said.out)
+	}
+}
+
+func TestPromote_ThePushIsOfTheBranchWhateverItsName(t *testing.T) {
+	r := newRoute(t)
+	r.promote("--to=prod", "--branch=+main").must(t, 0, "git push origin refs/heads/+main\n")
+	r.promote("--to=prod", "--branch=@").must(t, 0, "git push origin refs/heads/@\n")
+}
+
 func TestPromote_OntoTheBranchThatIsCheckedOut(t *testing.T) {
 	r := newRoute(t)
 	r.promote("--to=prod", "--branch=main").must(t, 0, "on branch main", "git push origin main")
@@ -176,10 +191,22 @@ func TestPromote_OntoTheBranchThatIsCheckedOut(t *testing.T) {
 	}
 }
 
+func TestPromote_SaysThatNothingWasChangedWhereItWasNot(t *testing.T) {
+	r := newRoute(t)
+	check := r.untouched(t)
+	r.write(t, ".git/index.lock", "")
+	said := r.promote("--to=prod", "--branch=main")
+	said.must(t, 2, "nothing was changed", "another git is at work here")
+	if strings.Contains(said.out, "has it already") {
+		t.Errorf("it has not:\n%s", said.out)
+	}
+	check()
+}
+
 func TestPromote_GoesOnWithNoBranchOfOthers(t *testing.T) {
 	r := newRoute(t)
 	r.git(t, "branch", "promote/prod")
-	r.promote("--to=prod").must(t, 2, "promote/prod is there, and merged: delete it with git branch -d promote/prod")
+	r.promote("--to=prod").must(t, 2, "promote/prod is there, and is not checked out: delete it, if it was merged")
 	r.git(t, "switch", "-q", "promote/prod")
 	r.write(t, "README.md", "a\n")
 	r.commitAll(t)

@@ -247,6 +247,35 @@ func TestPromote_RefusesATreeThatIsNotClean(t *testing.T) {
 	}
 }
 
+func TestPromote_OfAVersionThatABaseSetsEnds(t *testing.T) {
+	component := map[string]string{}
+	for _, name := range []string{"kustomization.yaml", "fields.yaml"} {
+		raw, err := os.ReadFile("../../../kustomize/components/workload-kustomize/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		component[name] = string(raw)
+	}
+	r := newRoute(t)
+	for name, content := range component {
+		r.write(t, "component/"+name, content)
+	}
+	r.write(t, "base/kustomization.yaml", "resources: [web.yaml]\n")
+	r.git(t, "mv", "overlays/prod/web.yaml", "base/web.yaml")
+	r.write(t, "overlays/prod/kustomization.yaml", "resources: [gate.yaml, ../../base]\ncomponents: [../../component]\n")
+	r.commitAll(t)
+	r.promote("--to=prod").must(t, 0, "committed", `spec.version stays "1.1.0"`)
+	r.git(t, "merge", "-q", "promote/prod")
+	r.git(t, "branch", "-q", "-d", "promote/prod")
+	check := r.untouched(t)
+	said := r.promote("--to=prod")
+	said.must(t, 0, "prod has all of it already: nothing to do")
+	if !strings.Contains(said.err, `spec.version stays "1.1.0"`) {
+		t.Errorf("it is not said: %s", said.err)
+	}
+	check()
+}
+
 func TestPromote_HoldsToTheWindowsOfTheTarget(t *testing.T) {
 	r := newRoute(t)
 	freeze := "  promotionWindows: [{kind: Deny, schedule: '0 0 1 * *', duration: 8760h, timeZone: Europe/Berlin, reason: end of the year}]\n"
@@ -259,6 +288,8 @@ func TestPromote_HoldsToTheWindowsOfTheTarget(t *testing.T) {
 	r.promote("--to=prod").must(t, 1, "prod takes no promotions now (end of the year)", "spec.promotionWindows of gate gate-prod", "Deny 0 0 1 * * in Europe/Berlin", "--force-window=REASON")
 	check()
 	r.promote("--to=prod", "--image="+r.app()+":1.1.0@"+r.now).must(t, 0, "nothing to do")
+	r.promote("--to=prod", "--force-window= ").must(t, 2, "--force-window needs a reason")
+	check()
 	r.promote("--to=prod", "--force-window=an outage", "--format=markdown", "--dry-run").must(t, 0, "> **FROZEN**", "`an outage`")
 	r.gateOf(t, "prod", "  promotionWindows: [{kind: Allow, schedule: '* * * * *', duration: 2m}]\n")
 	r.commitAll(t)

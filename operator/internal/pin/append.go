@@ -1,6 +1,7 @@
 package pin
 
 import (
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
@@ -33,7 +34,11 @@ func (p *page) addList(root, entry *yaml.Node, fields []string) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		p.splices = append(p.splices, splice{at, at, ", images: [{" + pairs(", ", fields...) + "}]"})
+		key := "images"
+		if p.json {
+			key = strconv.Quote(key)
+		}
+		p.splices = append(p.splices, splice{at, at, ", " + key + ": [{" + p.pairs(", ", fields...) + "}]"})
 		root.Content = append(append(root.Content, nodes("images")...), list)
 		return line, nil
 	}
@@ -50,7 +55,7 @@ func (p *page) addList(root, entry *yaml.Node, fields []string) (int, error) {
 			break
 		}
 	}
-	text := margin + "images:" + eol + step + "- " + pairs(eol+step+"  ", fields...)
+	text := margin + "images:" + eol + step + "- " + p.pairs(eol+step+"  ", fields...)
 	end := len(p.raw)
 	if last := p.lineStart(end); last < end {
 		text = eol + text
@@ -73,7 +78,7 @@ func (p *page) addEntry(list *yaml.Node, fields []string) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		text := "{" + pairs(", ", fields...) + "}"
+		text := "{" + p.pairs(", ", fields...) + "}"
 		if len(list.Content) > 0 {
 			text = ", " + text
 		}
@@ -90,9 +95,9 @@ func (p *page) addEntry(list *yaml.Node, fields []string) (int, error) {
 	if strings.Trim(lead, " ") != "-" {
 		return 0, p.refused(last, "the last entry of images does not begin on the line of its dash: add an entry by hand")
 	}
-	text := lead + pairs(p.eol()+strings.Repeat(" ", len(lead)), fields...)
+	text := lead + p.pairs(p.eol()+strings.Repeat(" ", len(lead)), fields...)
 	if last.Style&yaml.FlowStyle != 0 || last.Kind != yaml.MappingNode {
-		text = lead + "{" + pairs(", ", fields...) + "}"
+		text = lead + "{" + p.pairs(", ", fields...) + "}"
 	}
 	line := last.Line
 	each(last, func(n *yaml.Node) { line = max(line, n.Line) })

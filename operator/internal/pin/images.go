@@ -2,6 +2,7 @@ package pin
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
@@ -79,11 +80,16 @@ func (p *page) rename(key, value *yaml.Node, name, text string) error {
 	return p.set(value, text)
 }
 
-// pairs are fields as they are written, with between them.
-func pairs(between string, fields ...string) string {
+// pairs are fields as they are written, with between them. A page of JSON stays one: what
+// reads YAML knows by itself that there are quotes or none.
+func (p *page) pairs(between string, fields ...string) string {
 	var out []string
 	for i := 0; i+1 < len(fields); i += 2 {
-		out = append(out, fields[i]+": "+scalar(fields[i+1]))
+		key, value := fields[i], scalar(fields[i+1])
+		if p.json {
+			key, value = strconv.Quote(key), strconv.Quote(fields[i+1])
+		}
+		out = append(out, key+": "+value)
 	}
 	return strings.Join(out, between)
 }
@@ -112,7 +118,7 @@ func (p *page) insertBefore(n, key *yaml.Node, fields ...string) error {
 		return err
 	}
 	between := p.between(n)
-	p.splices = append(p.splices, splice{at, at, pairs(between, fields...) + between})
+	p.splices = append(p.splices, splice{at, at, p.pairs(between, fields...) + between})
 	p.insert(n, index(n, key), fields)
 	return nil
 }
@@ -132,7 +138,7 @@ func (p *page) insertAfter(n, key *yaml.Node, fields ...string) error {
 	if n.Style&yaml.FlowStyle == 0 {
 		at = p.lineEnd(at) // a comment stays with what it is about
 	}
-	p.splices = append(p.splices, splice{at, at, between + pairs(between, fields...)})
+	p.splices = append(p.splices, splice{at, at, between + p.pairs(between, fields...)})
 	p.insert(n, i+2, fields)
 	return nil
 }

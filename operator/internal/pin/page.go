@@ -2,6 +2,7 @@ package pin
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +28,8 @@ type page struct {
 	extents map[*yaml.Node]extent
 	// inner are the texts in the page that are YAML themselves.
 	inner map[*yaml.Node]*page
+	// json says that the text is JSON, which YAML is a superset of.
+	json bool
 }
 
 // splice puts text in the place of the bytes between two offsets.
@@ -36,7 +39,7 @@ type splice struct {
 }
 
 func newPage(name string, raw []byte) (*page, error) {
-	p := &page{name: name, raw: raw, users: map[*yaml.Node]*yaml.Node{}, extents: map[*yaml.Node]extent{}, inner: map[*yaml.Node]*page{}}
+	p := &page{name: name, raw: raw, users: map[*yaml.Node]*yaml.Node{}, extents: map[*yaml.Node]extent{}, inner: map[*yaml.Node]*page{}, json: json.Valid(raw)}
 	if !utf8.Valid(raw) {
 		return nil, fmt.Errorf("%s: it is not written in UTF-8; convert it", name)
 	}

@@ -1,6 +1,7 @@
 package pin_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -263,6 +264,29 @@ func TestChange_EditsTheRightPlaceAndKeepsEveryOtherByte(t *testing.T) {
 			same, err := pin.Change(again, pin.Want{Object: o, Digest: digestB, Tag: c.tag})
 			if err != nil || len(same.Files) != 0 {
 				t.Errorf("a second time: %v: %v", same, err)
+			}
+		})
+	}
+}
+
+func TestChange_OfJSONIsJSON(t *testing.T) {
+	for name, more := range map[string]string{
+		"no images":             "",
+		"no entry":              `, "images": []`,
+		"an entry of another":   `, "images": [{"name": "other", "newTag": "1"}]`,
+		"an entry without more": `, "images": [{"name": "$R"}]`,
+		"an entry with a tag":   `, "images": [{"name": "$R", "newTag": "1.0"}]`,
+		"an entry":              `, "images": [{"name": "$R", "digest": "$A"}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := fleet(t, map[string]string{"prod/kustomization.yaml": fill("{\n\t\"components\": [\"../component\"],\n\t\"resources\": [\"../base\"]" + more + "\n}\n")})
+			set := load(t, dir, "prod")
+			changed, err := pin.Change(set, pin.Want{Object: object(t, set, "web"), Digest: digestB, Tag: "1.1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := changed.Files["prod/kustomization.yaml"]; !json.Valid(got) {
+				t.Errorf("it is no JSON:\n%s", got)
 			}
 		})
 	}

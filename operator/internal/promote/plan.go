@@ -229,7 +229,11 @@ func Running(w *v1beta1.Workload) (Workload, error) {
 		return out, fmt.Errorf("workload %s: spec.image: %w", out, err)
 	}
 	for _, image := range w.Status.Images {
-		if image.Image == w.Spec.Image && images.ValidDigest(image.Digest) {
+		switch {
+		case image.Image != w.Spec.Image || !images.ValidDigest(image.Digest):
+		case ref.Pinned() && ref.Digest != image.Digest:
+			return out, fmt.Errorf("workload %s: its status says that %s runs, and %s is pinned: somebody else than the operator wrote it", out, image.Digest, w.Spec.Image)
+		default:
 			ref.Digest = image.Digest
 		}
 	}

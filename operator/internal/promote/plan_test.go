@@ -149,7 +149,14 @@ func TestRunning(t *testing.T) {
 		"no status at all":        {func(w *v1beta1.Workload) { w.Status = v1beta1.WorkloadStatus{ObservedGeneration: -1} }, "has not seen"},
 		"one that is deleted":     {func(w *v1beta1.Workload) { w.DeletionTimestamp = &metav1.Time{} }, "is being deleted"},
 		"no digest of its image":  {func(w *v1beta1.Workload) { w.Status.Images = w.Status.Images[:1] }, "names no digest"},
-		"a digest that is none":   {func(w *v1beta1.Workload) { w.Status.Images[1].Digest = "sha256:0" }, "names no digest"},
+		"another digest than is pinned": {func(w *v1beta1.Workload) {
+			w.Spec.Image += "@" + digest("c")
+			w.Status.Images[1].Image = w.Spec.Image
+		}, "is pinned: somebody else"},
+		"two digests of one image": {func(w *v1beta1.Workload) {
+			w.Status.Images[0] = v1beta1.ImageStatus{Image: w.Spec.Image, Digest: digest("b")}
+		}, "somebody else"},
+		"a digest that is none": {func(w *v1beta1.Workload) { w.Status.Images[1].Digest = "sha256:0" }, "names no digest"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := well()

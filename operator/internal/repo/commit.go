@@ -25,7 +25,8 @@ type Commit struct {
 	Branch string
 	// Message, its first line the subject.
 	Message string
-	// Files by their path below Top, each with its new content as it is in the work tree.
+	// Files by their path below Top, each with its new content as a commit has it: what the
+	// work tree makes of it, such as other line ends, is Git's to say.
 	Files map[string][]byte
 	// Author and Email of who commits; "" leaves them to Git's configuration.
 	Author, Email string
@@ -67,10 +68,13 @@ func (r *Repository) Commit(ctx context.Context, c Commit) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if now.Branch != c.Branch {
-		return made, r.move(ctx, c.Branch, made, "")
+	if now.Branch == c.Branch {
+		return r.land(ctx, c, entries, made)
 	}
-	return made, r.land(ctx, c, entries, made)
+	if err := r.move(ctx, c.Branch, made, ""); err != nil {
+		return "", err
+	}
+	return made, nil
 }
 
 // clean refuses files that were changed already: their new contents are made of what is
@@ -103,14 +107,20 @@ func (r *Repository) entries(ctx context.Context, c Commit) (map[string]entry, e
 		if err := r.plain(ctx, file); err != nil {
 			return nil, err
 		}
-		// With its path, so that line ends are converted as Git is told to.
-		object, err := r.Run(ctx, bytes.NewReader(c.Files[file]), "hash-object", "-w", "--stdin", "--path", file)
+		object, err := r.Hash(ctx, c.Files[file], "-w")
 		if err != nil {
 			return nil, err
 		}
-		out[file] = entry{mode: fields[0], object: strings.TrimSpace(string(object))}
+		out[file] = entry{mode: fields[0], object: object}
 	}
 	return out, nil
+}
+
+// Hash is the name of the blob that has a content, which -w among the options stores. It
+// was read from a commit, and is not converted: what was judged is what is committed.
+func (r *Repository) Hash(ctx context.Context, content []byte, options ...string) (string, error) {
+	out, err := r.Run(ctx, bytes.NewReader(content), append([]string{"hash-object", "--stdin", "--no-filters"}, options...)...)
+	return strings.TrimSpace(string(out)), err
 }
 
 // plain refuses a file that a filter makes another one of: the filter is not run, and what
@@ -198,19 +208,20 @@ func (r *Repository) move(ctx context.Context, branch, made, old string) error {
 	return nil
 }
 
-// land moves the branch that is checked out, and takes index and work tree along.
-func (r *Repository) land(ctx context.Context, c Commit, entries map[string]entry, made string) error {
+// land moves the branch that is checked out, and takes index and work tree along. The
+// name is returned as soon as the branch leads to it, also with an error.
+func (r *Repository) land(ctx context.Context, c Commit, entries map[string]entry, made string) (string, error) {
 	index, err := r.file(ctx, "index")
 	if err != nil {
-		return err
+		return "", err
 	}
 	// Git's own lock: until it is gone no other git touches the index.
 	lock := index + ".lock"
 	if err := copyNew(index, lock); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("%w: another git is at work here, or one has died: %s is there; wait for it, or delete the file", ErrMoved, lock)
+			return "", fmt.Errorf("%w: another git is at work here, or one has died: %s is there; wait for it, or delete the file", ErrMoved, lock)
 		}
-		return fmt.Errorf("lock the index: %w", err)
+		return "", fmt.Errorf("lock the index: %w", err)
 	}
 	landed := false
 	defer func() {
@@ -220,28 +231,51 @@ func (r *Repository) land(ctx context.Context, c Commit, entries map[string]entr
 	}()
 	now, err := r.Status(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if now.Head != c.Parent {
-		return fmt.Errorf("commit on %.12s: %w: %.12s is checked out", c.Parent, ErrMoved, now.Head)
+		return "", fmt.Errorf("commit on %.12s: %w: %.12s is checked out", c.Parent, ErrMoved, now.Head)
 	}
 	if err := now.clean(c); err != nil {
-		return err
+		return "", err
+	}
+	files, err := r.smudged(ctx, entries)
+	if err != nil {
+		return "", err
 	}
 	if _, err := r.with(ctx, []string{"GIT_INDEX_FILE=" + lock}, info(entries), "update-index", "-z", "--index-info"); err != nil {
-		return err
+		return "", err
 	}
 	if err := r.move(ctx, c.Branch, made, c.Parent); err != nil {
-		return err
+		return "", err
 	}
-	if err := r.checkOut(c.Files); err != nil {
-		return fmt.Errorf("commit %.12s is made, but not checked out; git restore the files: %w", made, err)
+	if err := r.checkOut(files); err != nil {
+		return made, fmt.Errorf("commit %.12s is made, but not checked out; git restore the files: %w", made, err)
 	}
 	if err := os.Rename(lock, index); err != nil {
-		return fmt.Errorf("commit %.12s is made and checked out, but not in the index; git reset: %w", made, err)
+		return made, fmt.Errorf("commit %.12s is made and checked out, but not in the index; git reset: %w", made, err)
 	}
 	landed = true
-	return nil
+	return made, nil
+}
+
+// smudged are the new contents as the work tree has them. A file that Git is told not to
+// look at may have changes that it does not know of, or is not there: it is refused.
+func (r *Repository) smudged(ctx context.Context, entries map[string]entry) (map[string][]byte, error) {
+	out := map[string][]byte{}
+	for file, e := range entries {
+		tag, err := r.Run(ctx, nil, "ls-files", "-v", "-z", "--", ":(top,literal)"+file)
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.HasPrefix(tag, []byte("H ")) {
+			return nil, fmt.Errorf("%s: Git is told not to look at it in the work tree (sparse checkout, assume-unchanged or skip-worktree): commit to another branch", file)
+		}
+		if out[file], err = r.Run(ctx, nil, "cat-file", "--filters", "--path="+file, e.object); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 func copyNew(from, to string) error {

@@ -29,7 +29,7 @@ func (r *Repository) Push(ctx context.Context, to, branch string) error {
 	for line := range strings.Lines(string(out)) {
 		if why, ok := strings.CutPrefix(line, "!\t"); ok {
 			_, why, _ = strings.Cut(why, "\t")
-			return fmt.Errorf("push %s to %s: %w: %s: choose another branch, or take in what is there and begin again: %w", branch, to, ErrRejected, strings.TrimSpace(why), err)
+			return fmt.Errorf("push %s to %s: %w: %s: merge or delete the branch that is there, also one that was squashed, or choose another: %w", branch, to, ErrRejected, strings.TrimSpace(why), err)
 		}
 	}
 	return fmt.Errorf("push %s to %s: %w", branch, to, err)

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -293,19 +294,43 @@ func (d desk) replaceByLink() {
 	d.git("commit", "-q", "-m", "link")
 }
 
-func TestCommit_ConvertsLineEndsAsGitIsToldTo(t *testing.T) {
-	d := newDesk(t)
-	d.git("config", "core.autocrlf", "true")
-	for _, branch := range []string{"promote", "main"} {
-		if _, err := d.open().Commit(t.Context(), d.commit(branch, "b\r\n")); err != nil {
-			t.Fatal(err)
-		}
-		if got := d.git("cat-file", "-s", branch+":prod/web.yaml"); got != "2" {
-			t.Errorf("%s bytes", got)
-		}
+func TestCommit_TakesTheBytesAsTheyAreAndConvertsThemForTheWorkTreeAlone(t *testing.T) {
+	for _, c := range []struct{ name, attributes, content, checkedOut string }{
+		{"line ends that Git converts", "*.yaml text eol=crlf", "b\n", "b\r\n"},
+		{"line ends that were committed as they are", "*.yaml text=auto", "b\r\nc\r\n", "b\r\nc\r\n"},
+		{"another encoding in the work tree", "*.yaml working-tree-encoding=ISO-8859-1", "é\n", "\xe9\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDesk(t)
+			d.write(".git/info/attributes", c.attributes+"\n")
+			for _, branch := range []string{"promote", "main"} {
+				if _, err := d.open().Commit(t.Context(), d.commit(branch, c.content)); err != nil {
+					t.Fatal(err)
+				}
+				if got := d.git("cat-file", "-s", branch+":prod/web.yaml"); got != strconv.Itoa(len(c.content)) {
+					t.Errorf("%s bytes on %s", got, branch)
+				}
+			}
+			if got := d.read("prod/web.yaml"); got != c.checkedOut {
+				t.Errorf("the work tree: %q", got)
+			}
+		})
 	}
-	if got := d.git("status", "--porcelain"); got != "" || d.read("prod/web.yaml") != "b\r\n" {
-		t.Errorf("the work tree: %q: %q", got, d.read("prod/web.yaml"))
+}
+
+func TestCommit_LeavesAFileAloneThatGitIsToldNotToLookAt(t *testing.T) {
+	for _, flag := range []string{"--assume-unchanged", "--skip-worktree"} {
+		d := newDesk(t)
+		head := d.git("rev-parse", "HEAD")
+		d.git("update-index", flag, "prod/web.yaml")
+		d.write("prod/web.yaml", "mine\n")
+		_, err := d.open().Commit(t.Context(), d.commit("main", "b\n"))
+		if err == nil || !strings.Contains(err.Error(), "prod/web.yaml: Git is told not to look at it") {
+			t.Errorf("%s: %v", flag, err)
+		}
+		if d.read("prod/web.yaml") != "mine\n" || d.git("rev-parse", "main") != head {
+			t.Errorf("%s: it was changed to %q", flag, d.read("prod/web.yaml"))
+		}
 	}
 }
 

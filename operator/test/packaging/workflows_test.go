@@ -63,7 +63,13 @@ func TestWorkflows_AreBound(t *testing.T) {
 			if job.Permissions == nil || job.TimeoutMinutes == 0 {
 				t.Errorf("%s: job %s names no permissions, or no timeout", name, id)
 			}
+			before := ""
 			for _, step := range job.Steps {
+				// A runner has no identity of its own, and Git makes no commit without one.
+				if strings.Contains(step.Run, "make promote") && (!strings.Contains(before, "git config user.name") || !strings.Contains(before, "git config user.email")) {
+					t.Errorf("%s: job %s commits without a name and an address", name, id)
+				}
+				before += step.Run
 				if strings.Contains(step.Run, "${{") {
 					t.Errorf("%s: an expression in a script: %s", name, step.Run)
 				}
