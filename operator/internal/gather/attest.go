@@ -114,7 +114,11 @@ func (j *Judge) StoreCredentials(ctx context.Context, w *v1beta1.Workload, a Att
 		for _, p := range w.Spec.ImagePullSecrets {
 			s.pullSecrets = append(s.pullSecrets, p.Name)
 		}
-		return "", func(ctx context.Context) (authn.Keychain, error) { return j.keychain(ctx, s) }, nil
+		whose := [][]byte{[]byte(w.Namespace), []byte(s.account)}
+		for _, name := range s.pullSecrets {
+			whose = append(whose, []byte(name))
+		}
+		return sum(whose...), func(ctx context.Context) (authn.Keychain, error) { return j.keychain(ctx, s) }, nil
 	}
 	raw, err := secretKey(ctx, v1beta1.SecretKeyRef{NamespacedName: *ref, Key: corev1.DockerConfigJsonKey}, j.source)
 	if err != nil {
