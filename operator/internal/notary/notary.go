@@ -237,10 +237,14 @@ func (n *Notary) run(ctx context.Context, o Order, e *entry) {
 // failed notes a failure. That it was looked for in between is no success, or what cannot be
 // written would be tried again after the shortest pause for ever.
 func (e *entry) failed(credentials string, err error, now time.Time) {
-	times := e.failures[credentials].times
-	if _, known := e.failures[credentials]; !known && len(e.failures) >= limits.AttestationFailures {
-		clear(e.failures)
+	before, known := e.failures[credentials]
+	if !known && len(e.failures) >= limits.AttestationFailures {
+		for oldOne := range e.failures {
+			delete(e.failures, oldOne)
+			break
+		}
 	}
+	times := before.times
 	e.failures[credentials] = failure{State{Standing: Failed, Err: err, Again: now.Add(pause(times))}, times + 1}
 }
 
