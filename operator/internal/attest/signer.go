@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/pem"
@@ -80,6 +82,10 @@ func NewRemoteSigner(public crypto.PublicKey, load func(crypto.Hash) (signature.
 }
 
 func of(public crypto.PublicKey) (*Signer, error) {
+	// Of what can sign, the one kind that no Gate accepts.
+	if key, ok := public.(*ecdsa.PublicKey); ok && key.Curve == elliptic.P521() {
+		return nil, errors.New("it cannot be used: no Gate accepts ECDSA over P-521; make one over P-256 or P-384")
+	}
 	details, err := signature.GetDefaultAlgorithmDetails(public)
 	if err != nil {
 		return nil, fmt.Errorf("it cannot be used: %w", err)

@@ -1,6 +1,13 @@
 package attest
 
 import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
 	"strings"
 	"testing"
 
@@ -56,6 +63,40 @@ func TestNewSigner_SaysWhatIsWrongAndShowsNothing(t *testing.T) {
 	} {
 		_, err := NewSigner([]byte(c.text), []byte(c.password))
 		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What a key signs that no Gate can name is evidence for nobody, and is not found again: it
+// would be written with every restart.
+func TestNewSigner_RefusesKeysThatNoGateAccepts(t *testing.T) {
+	for name, c := range map[string]struct {
+		make  func() (crypto.Signer, error)
+		takes bool
+	}{
+		"ECDSA P-384": {func() (crypto.Signer, error) { return ecdsa.GenerateKey(elliptic.P384(), rand.Reader) }, true},
+		"ECDSA P-521": {func() (crypto.Signer, error) { return ecdsa.GenerateKey(elliptic.P521(), rand.Reader) }, false},
+		"ECDSA P-224": {func() (crypto.Signer, error) { return ecdsa.GenerateKey(elliptic.P224(), rand.Reader) }, false},
+		"RSA 3072":    {func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 3072) }, true},
+		"RSA 1024":    {func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 1024) }, false},
+	} {
+		key, err := c.make()
+		if err != nil {
+			t.Fatal(err)
+		}
+		private, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		public, err := x509.MarshalPKIXPublicKey(key.Public())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := signature.ValidateKey(string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}))); (err == nil) != c.takes {
+			t.Errorf("%s: a Gate says %v", name, err)
+		}
+		if _, err := NewSigner(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), nil); (err == nil) != c.takes {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -66,6 +66,18 @@ func NoGate(object ObjectRef) Verdict {
 	}}}, nil)
 }
 
+// NotHere is the verdict over a Workload in the operator's own namespace. It denies whatever
+// a Gate says: pods there can have the keys that sign and the rights of the operator, and
+// whoever delivers Workloads and Gates through Git may merge, and not do that.
+func NotHere(object ObjectRef) Verdict {
+	in := &Input{Object: object, Gate: Config{Mode: Enforce}}
+	return compose(in, Findings{Deny: []Finding{{
+		Policy: policyGate, Severity: SeverityCritical, Object: object.String(), Path: "metadata.namespace",
+		Message: fmt.Sprintf("namespace %s is the operator's own, with its keys: no Workload runs in it", object.Namespace),
+		Remedy:  "put it into a namespace of its own",
+	}}}, nil)
+}
+
 // CouldNotDecide is the verdict when not even the Gates could be read.
 func CouldNotDecide(object ObjectRef, message, remedy string) Verdict {
 	in := &Input{Object: object, Gate: Config{Mode: Enforce}}

@@ -114,7 +114,11 @@ func (j *Judge) StoreCredentials(ctx context.Context, w *v1beta1.Workload, a Att
 		for _, p := range w.Spec.ImagePullSecrets {
 			s.pullSecrets = append(s.pullSecrets, p.Name)
 		}
-		return "", func(ctx context.Context) (authn.Keychain, error) { return j.keychain(ctx, s) }, nil
+		whose := [][]byte{[]byte(w.Namespace), []byte(s.account)}
+		for _, name := range s.pullSecrets {
+			whose = append(whose, []byte(name))
+		}
+		return sum(whose...), func(ctx context.Context) (authn.Keychain, error) { return j.keychain(ctx, s) }, nil
 	}
 	raw, err := secretKey(ctx, v1beta1.SecretKeyRef{NamespacedName: *ref, Key: corev1.DockerConfigJsonKey}, j.source)
 	if err != nil {
@@ -154,10 +158,14 @@ func validateAttest(g *v1beta1.Gate, a v1beta1.Attest, at *field.Path) field.Err
 	}
 	// Whoever signs for the environment before this one could else say that anything ran here.
 	before := g.Spec.RequirePromotionFrom
+	twice := fmt.Sprintf("it signs for environment %s too, see spec.requirePromotionFrom: give each environment a key of its own", before.Environment)
 	for i, own := range a.Authorities {
+		at := at.Child("authorities").Index(i)
 		if k := own.Key; k != nil && slices.ContainsFunc(before.Authorities, func(b v1beta1.Authority) bool { return b.Key != nil && oneKey(*k, *b.Key) }) {
-			errs = append(errs, field.Invalid(at.Child("authorities").Index(i).Child("key"), "(not shown)", fmt.Sprintf(
-				"it signs for environment %s too, see spec.requirePromotionFrom: give each environment a key of its own", before.Environment)))
+			errs = append(errs, field.Invalid(at.Child("key"), "(not shown)", twice))
+		}
+		if k := own.Keyless; k != nil && slices.ContainsFunc(before.Authorities, func(b v1beta1.Authority) bool { return b.Keyless != nil && oneIdentity(*k, *b.Keyless) }) {
+			errs = append(errs, field.Invalid(at.Child("keyless"), k.Subject+k.SubjectRegExp, twice))
 		}
 	}
 	for _, b := range before.Authorities {
@@ -178,4 +186,9 @@ func oneKey(a, b v1beta1.PublicKey) bool {
 		return a.KMS == b.KMS
 	}
 	return signature.SameKey(a.Inline, b.Inline)
+}
+
+// oneIdentity says whether two are accepted of the same, whatever they are verified against.
+func oneIdentity(a, b v1beta1.Keyless) bool {
+	return a.Issuer == b.Issuer && a.IssuerRegExp == b.IssuerRegExp && a.Subject == b.Subject && a.SubjectRegExp == b.SubjectRegExp
 }

@@ -94,3 +94,28 @@ func TestJudge_SignsAndStoresWithWhatTheGateNames(t *testing.T) {
 		t.Errorf("it is stored as %q, %v", c.Username, err)
 	}
 }
+
+// Pull Secrets are a namespace's own: what fails with those of one says nothing of another.
+func TestJudge_TellsThePullSecretsOfNamespacesApart(t *testing.T) {
+	s := newStand(t)
+	s.attestOwn(s.key)
+	s.files.GateList[0].Spec.RequirePromotionFrom = nil
+	j := gather.NewJudge(s.files, registry.New(registry.Options{}), trust.New(trust.Options{}))
+	one := workload(s.image("signed"))
+	a := j.Workload(t.Context(), one, nil).Attests[0]
+	seen := map[string]bool{}
+	for _, change := range []func(*v1beta1.Workload){
+		func(*v1beta1.Workload) {},
+		func(w *v1beta1.Workload) { w.Namespace = "elsewhere" },
+		func(w *v1beta1.Workload) { w.Spec.ServiceAccountName = "other" },
+		func(w *v1beta1.Workload) { w.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}} },
+	} {
+		w := one.DeepCopy()
+		change(w)
+		id, _, err := j.StoreCredentials(t.Context(), w, a)
+		if err != nil || id == "" || seen[id] {
+			t.Errorf("%q stands for others too: %v", id, err)
+		}
+		seen[id] = true
+	}
+}

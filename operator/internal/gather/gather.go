@@ -114,6 +114,9 @@ func (j *Judge) Workload(ctx context.Context, w *v1beta1.Workload, known map[str
 		object := gate.ObjectRef{APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.WorkloadKind, Name: w.Name, Namespace: w.Namespace}
 		return Judgement{Verdicts: []gate.Verdict{gate.CouldNotDecide(object, err.Error(), "report this as a bug of Sluice")}}
 	}
+	if own := j.source.OwnNamespace(); own != "" && w.Namespace == own {
+		return Judgement{Verdicts: []gate.Verdict{gate.NotHere(s.ref)}, Secrets: s.secrets}
+	}
 	out := j.judge(ctx, s, known)
 	if len(out.Verdicts) == 0 {
 		out.Verdicts = []gate.Verdict{gate.NoGate(s.ref)}

@@ -535,3 +535,21 @@ func TestJudge_VerifiesAnImageOnceForAllWhoAsk(t *testing.T) {
 		t.Error("what the old key signed is accepted")
 	}
 }
+
+// A pod in the operator's namespace can have the keys that sign there, and the operator's
+// rights, and Gates come by the same merges as Workloads.
+func TestJudge_NoWorkloadRunsInTheOperatorsNamespace(t *testing.T) {
+	s := newStand(t)
+	w := workload(s.image("signed"))
+	s.files.OperatorNamespace = "sluice-system"
+	s.files.Namespaces["sluice-system"] = s.files.Namespaces[w.Namespace]
+	s.files.GateList[0].Spec.Mode = v1beta1.GateModeAudit
+	if j := s.judge(w, nil); j.Blocked() {
+		t.Fatalf("elsewhere: %s", findings(j))
+	}
+	w.Namespace = "sluice-system"
+	j := s.judge(w, nil)
+	if !j.Blocked() || len(j.Attests) != 0 || !strings.Contains(findings(j), "namespace sluice-system is the operator's own") {
+		t.Errorf("%s", findings(j))
+	}
+}

@@ -171,6 +171,34 @@ func TestJudge_EvidenceOfItsOwnEnvironmentTakesNoFurtherRequest(t *testing.T) {
 	}
 }
 
+// Where a Gate cannot tell that two keys are one, whoever judges by it can: the key of e2e
+// says nothing of prod, under whatever name.
+func TestJudge_TheKeyOfTheEnvironmentBeforeSaysNothingOfThisOne(t *testing.T) {
+	s := newStand(t)
+	repository, e2e, prod := s.registry.Host()+"/shop/signed", summary(), summary()
+	e2e["timeVerified"] = time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	prod["verifier"] = map[string]any{"id": "https://sluice.dev/environments/prod"}
+	for _, said := range []map[string]any{e2e, prod} {
+		if err := s.other.AttestBundle(repository, s.digest, summaryType, said); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.files.Secrets["sluice-system/prod-attestor"] = map[string][]byte{"cosign.pub": []byte(s.other.PublicPEM)}
+	for name, key := range map[string]v1beta1.PublicKey{
+		"in the Gate":       {Inline: s.other.PublicPEM},
+		"in another Secret": {Secret: &v1beta1.SecretKeyRef{NamespacedName: v1beta1.NamespacedName{Name: "prod-attestor", Namespace: "sluice-system"}, Key: "cosign.pub"}},
+	} {
+		s.attestOwn(s.other)
+		s.files.GateList[0].Spec.Attest.Authorities[0].Key = &key
+		if errs := gather.ValidateGate(&s.files.GateList[0]); len(errs) != 0 {
+			t.Errorf("%s: admission sees it already: %v", name, errs)
+		}
+		if j := s.judge(workload(s.image("signed")), nil); !j.Blocked() || !strings.Contains(findings(j), "signs for environment e2e too") {
+			t.Errorf("%s: %s", name, findings(j))
+		}
+	}
+}
+
 func TestValidateGate_AttestNeedsAKeyOfItsOwn(t *testing.T) {
 	s := newStand(t)
 	for name, c := range map[string]struct {
@@ -190,6 +218,16 @@ func TestValidateGate_AttestNeedsAKeyOfItsOwn(t *testing.T) {
 		"the key of e2e": {func(a *v1beta1.Attest) {
 			a.Authorities[0] = s.files.GateList[0].Spec.RequirePromotionFrom.Authorities[0]
 		}, "spec.attest.authorities[0].key"},
+		"whoever signs for e2e, by their identity": {func(a *v1beta1.Attest) {
+			who := v1beta1.Authority{Name: "ci", Keyless: &v1beta1.Keyless{Issuer: "https://i", Subject: "ci"}}
+			s.files.GateList[0].Spec.RequirePromotionFrom.Authorities[0] = who
+			who.Name = "own"
+			a.Authorities[0] = who
+		}, "spec.attest.authorities[0].keyless"},
+		"an identity of its own": {func(a *v1beta1.Attest) {
+			s.files.GateList[0].Spec.RequirePromotionFrom.Authorities[0] = v1beta1.Authority{Keyless: &v1beta1.Keyless{Issuer: "https://i", Subject: "e2e"}}
+			a.Authorities[0] = v1beta1.Authority{Keyless: &v1beta1.Keyless{Issuer: "https://i", Subject: "prod"}}
+		}, ""},
 	} {
 		s.attestOwn(s.key)
 		c.change(s.files.GateList[0].Spec.Attest)

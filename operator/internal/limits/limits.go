@@ -295,6 +295,10 @@ const (
 	// failure, up to AttestationPauseMax.
 	AttestationPause    = 10 * time.Second
 	AttestationPauseMax = 10 * time.Minute
+	// AttestationFailures is of how many credentials it is remembered that one attestation
+	// failed with them, 300 bytes each: those of as many namespaces that run one image. One
+	// that is forgotten is tried again at once.
+	AttestationFailures = 1024
 	// SoakPods is how many pods of a Workload are looked at before its images are attested:
 	// the API allows 100 replicas, and a canary has as many again.
 	SoakPods = 250

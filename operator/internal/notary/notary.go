@@ -40,15 +40,15 @@ type Order struct {
 	Exemptions []evidence.Exemption
 	Key        Key
 	// Credentials stands for what the registry is asked with, as far as that is known: with
-	// others, what failed is tried again at once.
+	// others, what failed is tried again at once, and what is said of that failure is not told.
 	Credentials string
 	// Keychain is asked for once it is needed; a nil one means no credentials.
 	Keychain func(context.Context) (authn.Keychain, error)
 }
 
-// id is the same for all that asks for the same.
+// id is the same for all that asks for the same, with whatever credentials.
 func (o Order) id() string {
-	raw, err := json.Marshal([]any{o.Matter, o.Key.ID, o.Credentials})
+	raw, err := json.Marshal([]any{o.Matter, o.Key.ID})
 	if err != nil {
 		panic("notary: text without JSON: " + err.Error())
 	}
@@ -116,13 +116,20 @@ func (c clock) Now() time.Time { return c() }
 
 // entry is what is remembered of an order. It is held by Notary.mu.
 type entry struct {
+	// state is never Failed: that is each one's own, by its credentials.
 	state State
-	// failures since it began: it ends when the evidence is there.
-	failures int
+	// failures since it began, by Order.Credentials: they end when the evidence is there.
+	failures map[string]failure
 	// write says that the run under way writes.
 	write bool
 	// wake are those who are told when the run ends, each once.
 	wake map[string]func()
+}
+
+// failure is how an order failed last, and how often in a row.
+type failure struct {
+	state State
+	times int
 }
 
 // New makes a Notary.
@@ -153,7 +160,7 @@ func (n *Notary) start(ctx context.Context, o Order, write bool, name string, wa
 	id := o.id()
 	kept, ok := n.orders.Get(id)
 	if !ok {
-		kept = &entry{wake: map[string]func(){}}
+		kept = &entry{wake: map[string]func(){}, failures: map[string]failure{}}
 		n.orders.Add(id, kept, limits.AttestationTTL)
 	}
 	e := kept.(*entry)
@@ -161,9 +168,13 @@ func (n *Notary) start(ctx context.Context, o Order, write bool, name string, wa
 	case e.state.Standing == Pending:
 		e.wake[name] = wake
 		return e.state
-	case e.state.Standing == Present,
-		e.state.Standing == Absent && !write,
-		e.state.Standing == Failed && n.options.Now().Before(e.state.Again):
+	case e.state.Standing == Present:
+		return e.state
+	}
+	if f := e.failures[o.Credentials].state; f.Standing == Failed && n.options.Now().Before(f.Again) {
+		return f
+	}
+	if e.state.Standing == Absent && !write {
 		return e.state
 	}
 	if len(n.queue) >= limits.AttestationsWaiting {
@@ -207,12 +218,13 @@ func (n *Notary) run(ctx context.Context, o Order, e *entry) {
 		n.options.Count(o.Gate, result)
 	}
 	n.mu.Lock()
-	e.state = State{Standing: standing, Err: err}
-	// That it was looked for is no success, or what cannot be written would be tried again
-	// after the shortest pause for ever.
-	if standing == Failed {
-		e.state.Again = n.options.Now().Add(pause(e.failures))
-		e.failures++
+	e.state = State{Standing: standing}
+	switch standing {
+	case Present:
+		clear(e.failures)
+	case Failed:
+		e.state = State{}
+		e.failed(o.Credentials, err, n.options.Now())
 	}
 	told := e.wake
 	e.wake = map[string]func(){}
@@ -220,6 +232,20 @@ func (n *Notary) run(ctx context.Context, o Order, e *entry) {
 	for _, wake := range told {
 		wake()
 	}
+}
+
+// failed notes a failure. That it was looked for in between is no success, or what cannot be
+// written would be tried again after the shortest pause for ever.
+func (e *entry) failed(credentials string, err error, now time.Time) {
+	before, known := e.failures[credentials]
+	if !known && len(e.failures) >= limits.AttestationFailures {
+		for oldOne := range e.failures {
+			delete(e.failures, oldOne)
+			break
+		}
+	}
+	times := before.times
+	e.failures[credentials] = failure{State{Standing: Failed, Err: err, Again: now.Add(pause(times))}, times + 1}
 }
 
 // pause after so many failures in a row.

@@ -346,3 +346,59 @@ func TestSign_WhatDoesNotVerifyIsAnError(t *testing.T) {
 		t.Errorf("%s, %v", signed.Bundle, err)
 	}
 }
+
+// Of two who ask for the same, each fails by their own credentials, and hears of no others.
+func TestNotary_WhatFailsWithOnesCredentialsIsTriedWithThoseOfAnother(t *testing.T) {
+	b := newBench(t, testkit.RegistryOptions{Referrers: true})
+	theirs := b.order
+	theirs.Credentials = "namespace a"
+	theirs.Keychain = func(context.Context) (authn.Keychain, error) { return nil, errors.New("Secret a/broken") }
+	mine := b.order
+	mine.Credentials = "namespace b"
+	b.expect(b.wait(b.notary.Look, theirs), notary.Failed, "Secret a/broken")
+	b.expect(b.wait(b.notary.Look, mine), notary.Absent, "")
+	b.now.Add(int64(limits.AttestationPauseMax / time.Second))
+	b.expect(b.wait(b.notary.Write, theirs), notary.Failed, "Secret a/broken")
+	b.expect(b.notary.Look(t.Context(), theirs, "a", func() {}), notary.Failed, "Secret a/broken")
+	// Asked for while theirs is under way, it is not told what became of theirs.
+	b.now.Add(int64(limits.AttestationPauseMax / time.Second))
+	arrived, release := make(chan struct{}), make(chan struct{})
+	held := theirs
+	held.Keychain = func(context.Context) (authn.Keychain, error) {
+		close(arrived)
+		<-release
+		return nil, errors.New("Secret a/broken")
+	}
+	b.expect(b.notary.Write(t.Context(), held, "a", func() {}), notary.Pending, "")
+	<-arrived
+	woken := make(chan struct{})
+	b.expect(b.notary.Write(t.Context(), mine, "b", func() { close(woken) }), notary.Pending, "")
+	close(release)
+	<-woken
+	b.expect(b.wait(b.notary.Write, mine), notary.Present, "")
+	if b.results["e2e written"] != 1 {
+		t.Errorf("%v", b.results)
+	}
+	b.expect(b.notary.Look(t.Context(), theirs, "a", nil), notary.Present, "")
+}
+
+// Who has what is there written with which credentials is one thing, what is there another.
+func TestNotary_OfManyWithCredentialsOfTheirOwnOneWrites(t *testing.T) {
+	b := newBench(t, testkit.RegistryOptions{Referrers: true})
+	var told sync.WaitGroup
+	for i := range 20 {
+		o := b.order
+		o.Credentials = fmt.Sprint("namespace ", i)
+		told.Add(1)
+		go func() {
+			var once sync.Once
+			if st := b.notary.Write(t.Context(), o, fmt.Sprint(i), func() { once.Do(told.Done) }); st.Standing == notary.Present {
+				once.Do(told.Done)
+			}
+		}()
+	}
+	told.Wait()
+	if b.results["e2e written"] != 1 || len(b.results) != 1 {
+		t.Errorf("%v", b.results)
+	}
+}

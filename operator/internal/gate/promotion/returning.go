@@ -1,6 +1,7 @@
 package promotion
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"slices"
@@ -36,9 +37,16 @@ func (c *Check) returning(ctx context.Context, cfg gate.Config, image *gate.Imag
 	}
 	var here []judged
 	var faults []fault
+	both := false
 	for _, s := range a.Accepted {
 		summary, f := read(s.Payload, own, now)
 		if f.rank == none {
+			// Who signs for the environment before is not believed of this one, under whatever
+			// name the Gate has the key or the identity twice.
+			if slices.ContainsFunc(before, func(b gate.Statement) bool { return bytes.Equal(b.Payload, s.Payload) }) {
+				both = true
+				continue
+			}
 			here = append(here, passed(cfg.Environment, s, summary))
 			continue
 		}
@@ -56,6 +64,9 @@ func (c *Check) returning(ctx context.Context, cfg gate.Config, image *gate.Imag
 	if len(a.Unusable) > 0 && mayPass {
 		unread := undecidedFor(strings.Join(a.Unusable, "; "), "make it readable and correct, see spec.attest.authorities of gate "+cfg.Name)
 		return &unread, ""
+	}
+	if both {
+		return nil, "who signed that it ran in environment " + cfg.Environment + " signs for environment " + demand.Environment + " too: give each environment a key of its own"
 	}
 	if faults = slices.DeleteFunc(faults, func(f fault) bool { return f.rank >= elsewhere }); len(faults) > 0 {
 		return nil, slices.MinFunc(faults, func(a, b fault) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.message, b.message)) }).message
