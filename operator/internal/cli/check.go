@@ -143,6 +143,9 @@ func (o *checkOptions) judge(ctx context.Context, s streams, paths []string, fro
 	if err != nil {
 		return nil, nil, err
 	}
+	if apart := r.apart(); len(apart) > 0 {
+		say(r.worlds[0].told, "sluice: ", fmt.Sprintf("judged apart, as in clusters of their own, since each brings a Gate: %s; what is to count in all of them goes into --gate", shorten(apart)))
+	}
 	out, passed := &checked{}, 0
 	for _, w := range r.worlds {
 		n, err := out.judge(ctx, s, w, from, keys)

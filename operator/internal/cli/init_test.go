@@ -72,7 +72,10 @@ func TestCheck_OverlaysWithGatesAreApart(t *testing.T) {
 	must(t, err)
 	d.write(t, "fleet/overlays/prod/images/kustomization.yaml", regexp.MustCompile(`sha256:[0-9a-f]{64}`).ReplaceAllString(string(signed), unsigned))
 	all := d.inEach("check", "@fleet/overlays/")
-	d.run("", all...).must(t, 1, "4 judged: 3 allowed, 0 with warnings, 1 denied")
+	d.run("", all...).must(t, 1, "4 judged: 3 allowed, 0 with warnings, 1 denied", "judged apart", "overlays/prod")
+	if alone := d.run("", "check", "@fleet/overlays/prod"); strings.Contains(alone.err, "judged apart") {
+		t.Errorf("one is no overlay apart: %s", alone.err)
+	}
 	d.run("", append(all, "@fleet/base")...).must(t, 1, "1 denied, 1 undecided", "labels of namespace fleet-a") // no overlay lends what it has to base/
 	d.run("", d.inEach("render", "@fleet/overlays/")...).must(t, 0, "kind: Deployment")
 

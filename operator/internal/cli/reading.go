@@ -62,6 +62,17 @@ func read(ctx context.Context, s streams, root string, paths, gates []string, ba
 	return r, nil
 }
 
+// apart are the paths of the overlays that are judged apart.
+func (r *reading) apart() []string {
+	var out []string
+	for _, w := range r.worlds {
+		if w.of != "" {
+			out = append(out, w.of)
+		}
+	}
+	return out
+}
+
 // enter takes a source in.
 func (w *world) enter(ctx context.Context, from given) error {
 	if w.scope != nil {

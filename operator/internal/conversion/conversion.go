@@ -176,6 +176,9 @@ func (c *Converter) Admit(ctx context.Context, obj map[string]any, gvk schema.Gr
 	if value, ok := notes(obj)[Annotation].(string); ok {
 		return nil, field.ErrorList{Leftover(map[string]string{Annotation: value})}
 	}
+	if gvk.Version == v1beta1.GroupVersion.Version {
+		return obj, nil // it was held against this very schema
+	}
 	return c.schemas.Admit(ctx, obj, v1beta1.GroupVersion.WithKind(gvk.Kind))
 }
 

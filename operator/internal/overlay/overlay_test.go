@@ -211,6 +211,16 @@ func TestRead_OpensNothingOutsideTheRootAndNothingSpecial(t *testing.T) {
 			mustFail(t, err, c.want...)
 		})
 	}
+	// From other/deep, which the link leads to, Kustomize goes to other/x, and not to o/x.
+	t.Run("up from where a link leads", func(t *testing.T) {
+		dir := write(t, map[string]string{
+			"o/kustomization.yaml": "resources: [link]\n", "other/deep/kustomization.yaml": "resources:\n- ../x\n",
+			"o/x/kustomization.yaml": "resources: [x.yaml]\n", "o/x/x.yaml": config, "other/x/kustomization.yaml": "resources: [x.yaml]\n", "other/x/x.yaml": config,
+		})
+		link(t, dir, "o/link", "../other/deep")
+		_, err := overlay.Read(dir, filepath.Join(dir, "o"), nil)
+		mustFail(t, err, "o/link/kustomization.yaml:2:", "a link")
+	})
 	t.Run("a plain folder with a FIFO and links", func(t *testing.T) {
 		dir := write(t, map[string]string{"x.yaml": workload})
 		if err := syscall.Mkfifo(filepath.Join(dir, "fifo.yaml"), 0o600); err != nil {

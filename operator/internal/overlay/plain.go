@@ -9,8 +9,10 @@ import (
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/sluice-dev/sluice/operator/internal/kustomize"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
@@ -57,7 +59,7 @@ func plain(fsys *rooted, below string) ([]Object, error) {
 // listed are the files of a kustomization and of those that it lists, depth first.
 func listed(fsys *rooted, folder string, seen map[string]bool, depth int) ([]string, error) {
 	file := kustomizationFile(fsys, folder)
-	if file == "" || seen[folder] || depth > limits.SourceDepth {
+	if file == "" || seen[folder] || depth > limits.SourceDepth || ambiguous(fsys, folder) || surrounds(folder, seen) {
 		return nil, errNotPlain
 	}
 	seen[folder] = true
@@ -89,6 +91,28 @@ func listed(fsys *rooted, folder string, seen map[string]bool, depth int) ([]str
 		files = append(files, below...)
 	}
 	return files, nil
+}
+
+// ambiguous says whether a folder has several kustomizations, which Kustomize refuses.
+func ambiguous(fsys *rooted, folder string) bool {
+	found := 0
+	for _, name := range konfig.RecognizedKustomizationFileNames() {
+		if fsys.Exists(path.Join(folder, name)) {
+			found++
+		}
+	}
+	return found > 1
+}
+
+// surrounds says whether a folder has one in it that was read before: Kustomize takes one
+// that lists what it lies in for a cycle.
+func surrounds(folder string, seen map[string]bool) bool {
+	for below := range seen {
+		if folder == "." || strings.HasPrefix(below, folder+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 func plainFile(file string, text []byte) ([]Object, error) {
@@ -127,6 +151,9 @@ func contentOf(r *resource.Resource) (*unstructured.Unstructured, error) {
 // reading it again. What JSON would change is left to contentOf.
 func directly(r *resource.Resource) (*unstructured.Unstructured, error) {
 	var content map[string]any
+	if !lasting(r.YNode()) {
+		return contentOf(r)
+	}
 	if err := r.YNode().Decode(&content); err != nil || !likeJSON(content) {
 		return contentOf(r)
 	}
@@ -135,6 +162,31 @@ func directly(r *resource.Resource) (*unstructured.Unstructured, error) {
 		return contentOf(r)
 	}
 	return u, nil
+}
+
+// lasting says whether writing a node and reading it again gives the same. An empty null
+// becomes an empty text, and a block of text may lose or win white space or become one that
+// cannot be read.
+func lasting(node *yaml.Node) bool {
+	if node.Kind == yaml.ScalarNode {
+		switch {
+		case node.Value == "" && node.Tag == yaml.NodeTagNull, node.Style&yaml.FoldedStyle != 0:
+			return false
+		case node.Style&yaml.LiteralStyle != 0:
+			return lastingBlock(node.Value)
+		}
+	}
+	for _, child := range node.Content { // that of an alias is where its anchor is
+		if !lasting(child) {
+			return false
+		}
+	}
+	return true
+}
+
+func lastingBlock(text string) bool {
+	odd := func(r rune) bool { return r != '\n' && (r < ' ' || r > '~') }
+	return strings.TrimLeft(text, " \n") == text && strings.TrimRight(text, " \n") == strings.TrimSuffix(text, "\n") && !strings.ContainsFunc(text, odd)
 }
 
 // likeJSON makes integers those of a decoded JSON, and says whether all else is already.
@@ -169,10 +221,15 @@ func likeJSON(value any) bool {
 // that is corrected when names change, and has no annotation that Kustomize obeys.
 func untouched(u *unstructured.Unstructured) bool {
 	gvk := u.GroupVersionKind()
-	if gvk.Group != "sluice.dev" && (gvk.Group != "" || gvk.Kind != "Namespace") {
+	if gvk.Group != "sluice.dev" && (gvk.Group != "" || gvk.Kind != "Namespace" || u.GetNamespace() != "") {
 		return false
 	}
-	for key := range u.GetAnnotations() {
+	// Kustomize makes a text of what is none.
+	annotations, _, err := unstructured.NestedStringMap(u.Object, "metadata", "annotations")
+	if err != nil {
+		return false
+	}
+	for key := range annotations {
 		if host, _, _ := strings.Cut(key, "/"); strings.HasSuffix(host, "kubernetes.io") || strings.HasSuffix(host, "k8s.io") {
 			return false
 		}

@@ -33,6 +33,19 @@ func TestPlain_GivesWhatKustomizeGives(t *testing.T) {
 		"JSON":                   {map[string]string{"o/kustomization.yaml": list("a.json"), "o/a.json": `{"apiVersion":"sluice.dev/v1beta1","kind":"Gate","metadata":{"name":"a","annotations":{"a":"b"}},"spec":{"n":1.5,"m":2.0}}`}, true},
 		"a Namespace":            {map[string]string{"o/kustomization.yaml": list("a.yaml"), "o/a.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {a: b}}\n"}, true},
 
+		"blocks of text, and nulls without a text": {map[string]string{"o/kustomization.yaml": list("a.yaml"), "o/a.yaml": workload("a") +
+			"x: {a: , b: c}\ny: !!set {a, b}\nz:\n  a: >+\n    x\n\n    y\n\n  b: |2\n    x\n  c: |+\n    x\n\n  d: |\n    x\n\n    y\n"}, true},
+
+		"two kustomizations in a folder": {map[string]string{"o/kustomization.yaml": list("a.yaml"), "o/kustomization.yml": list("b.yaml"), "o/a.yaml": workload("a"), "o/b.yaml": workload("b")}, false},
+		"two kustomizations in a base": {map[string]string{"o/kustomization.yaml": list("../x"), "x/kustomization.yaml": list("a.yaml"), "x/Kustomization": list("b.yaml"),
+			"x/a.yaml": workload("a"), "x/b.yaml": workload("b")}, false},
+		"the folder that it lies in":        {map[string]string{"o/kustomization.yaml": list("a.yaml, .."), "o/a.yaml": workload("a"), "kustomization.yaml": list("b.yaml"), "b.yaml": workload("b")}, false},
+		"a Namespace in two namespaces":     {map[string]string{"o/kustomization.yaml": list("a.yaml"), "o/a.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: x, namespace: a}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: x, namespace: b}\n"}, false},
+		"an annotation that is a number":    {map[string]string{"o/kustomization.yaml": list("a.yaml"), "o/a.yaml": strings.Replace(workload("a"), "namespace", "annotations: {a: 1}, namespace", 1)}, false},
+		"an annotation that is null":        {map[string]string{"o/kustomization.yaml": list("a.yaml"), "o/a.yaml": strings.Replace(workload("a"), "namespace", "annotations: {a: null}, namespace", 1)}, false},
+		"annotations that are a list":       {map[string]string{"o/kustomization.yaml": list("a.yaml"), "o/a.yaml": strings.Replace(workload("a"), "namespace", "annotations: [a], namespace", 1)}, false},
+		"a number before one for Kustomize": {map[string]string{"o/kustomization.yaml": list("a.yaml, b.yaml"), "o/a.yaml": workload("a"), "o/b.yaml": strings.Replace(workload("b"), "namespace", "annotations: {a: 1, config.kubernetes.io/local-config: 'true'}, namespace", 1)}, false},
+
 		"an object that refers to others": {map[string]string{"o/kustomization.yaml": list("a.yaml"), "o/a.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"}, false},
 		"an annotation for Kustomize":     {map[string]string{"o/kustomization.yaml": list("a.yaml, b.yaml"), "o/a.yaml": workload("a"), "o/b.yaml": strings.Replace(workload("b"), "namespace", "annotations: {config.kubernetes.io/local-config: 'true'}, namespace", 1)}, false},
 		"a label for all":                 {map[string]string{"o/kustomization.yaml": list("a.yaml") + "labels: [{pairs: {a: b}}]\n", "o/a.yaml": workload("a")}, false},

@@ -292,6 +292,9 @@ func (r *refusal) local(p *page, written, name string) (string, error) {
 	case target == ".." || strings.HasPrefix(target, "../"):
 		return "", p.refused(written, "it leaves the root "+r.fsys.root.Name()+"; give a --root that holds both")
 	}
+	if up := path.Clean(name); (up == ".." || strings.HasPrefix(up, "../")) && r.fsys.throughLink(p.folder) {
+		return "", p.refused(written, "its folder is reached through a link, and Kustomize goes up from where that leads; name the folder itself in place of the link")
+	}
 	_, err := r.fsys.stat(target)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

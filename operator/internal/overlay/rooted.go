@@ -42,7 +42,7 @@ type rooted struct {
 func newRooted(root *os.Root, at place) *rooted {
 	return &rooted{
 		root: root, shown: fromHere(at.root), content: map[string][]byte{},
-		seen: Seen{Root: at.root, Below: at.below, Folder: at.folder, Kinds: map[string]string{}, Lists: map[string]string{}},
+		seen: Seen{Root: at.root, Below: at.below, Folder: at.folder, Kinds: map[string]string{}, Lists: map[string]string{}, Links: map[string]bool{}},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -23,6 +24,8 @@ type Seen struct {
 	Kinds map[string]string
 	// Lists by folder are the SHA-256 over the names and types in it.
 	Lists map[string]string
+	// Links by path below the root are whether it is a link itself.
+	Links map[string]bool
 	// Files have the SHA-256 of what was read.
 	Files map[string]string
 	// Blind says why something else was looked at too; "" for no.
@@ -72,6 +75,21 @@ func (r *rooted) stat(p string) (fs.FileInfo, error) {
 	}
 	r.seen.Kinds[p] = kind
 	return info, err
+}
+
+// throughLink says whether a folder is a link or lies below one.
+func (r *rooted) throughLink(folder string) bool {
+	for p := folder; p != "."; p = path.Dir(p) {
+		if r.seen.Links[p] = isLink(r.root, p); r.seen.Links[p] {
+			return true
+		}
+	}
+	return false
+}
+
+func isLink(root *os.Root, p string) bool {
+	info, err := root.Lstat(p)
+	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
 // tree is the file system with every look noted.
@@ -124,6 +142,11 @@ func Unchanged(root, name string, seen *Seen) bool {
 	defer handle.Close()
 	for p, kind := range seen.Kinds {
 		if kindOf(handle.Stat(p)) != kind {
+			return false
+		}
+	}
+	for p, link := range seen.Links {
+		if isLink(handle, p) != link {
 			return false
 		}
 	}

@@ -12,6 +12,7 @@ func TestUnchanged(t *testing.T) {
 	files := map[string]string{
 		"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
 		"overlay/kustomization.yaml": "resources: [../base]\npatches: [{path: p.yaml}]\n", "overlay/p.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {b: c}\n",
+		"up/kustomization.yaml": "resources: [../mid]\n", "mid/kustomization.yaml": "resources: [../base]\n",
 		"plain/sub/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "plain/note.txt": "x",
 	}
 	for name, c := range map[string]struct {
@@ -28,6 +29,12 @@ func TestUnchanged(t *testing.T) {
 		"a link that leads outside": {"overlay", func(d string) error {
 			return swap(d+"/base/a.yaml", func(p string, _ os.FileMode) error { return os.Symlink("/etc/hostname", p) })
 		}, false},
+		"a link in place of a folder that goes up": {"up", func(d string) error {
+			if err := os.Rename(d+"/mid", d+"/moved"); err != nil {
+				return err
+			}
+			return os.Symlink("moved", d+"/mid")
+		}, false},
 		"a file more in a plain folder":  {"plain", func(d string) error { return os.WriteFile(d+"/plain/sub/b.yaml", nil, 0o600) }, false},
 		"another type in a plain folder": {"plain", func(d string) error { return swap(d+"/plain/note.txt", os.Mkdir) }, false},
 		"a text in a plain folder":       {"plain", func(d string) error { return os.WriteFile(d+"/plain/note.txt", []byte("y"), 0o600) }, true},
@@ -39,7 +46,7 @@ func TestUnchanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := write(t, files)
 			root := ""
-			if c.path == "overlay" {
+			if c.path != "plain" {
 				root = dir
 			}
 			set, err := overlay.Load(root, filepath.Join(dir, c.path), nil)
