@@ -87,3 +87,17 @@ func TestPromote_NamesWhoCommits(t *testing.T) {
 		t.Errorf("one that waits for a reviewer holds up all: %v, %q", w.Concurrency, group)
 	}
 }
+
+// TestMake_SaysWhatAReleaseNeedsFirst: without the image's digest a bundle would be pushed
+// that names the placeholder's.
+func TestMake_SaysWhatAReleaseNeedsFirst(t *testing.T) {
+	for target, first := range map[string]string{
+		"chart-oci": "image-oci", "bundle-oci": "image-oci", "sign": "image-oci", "sign-binaries": "release-binaries",
+	} {
+		// Nothing answers at the registry, for a target that would go on.
+		stdout, stderr, err := run(t, nil, "make", target, "REPOSITORY=127.0.0.1:1/sluice", "DIST="+t.TempDir())
+		if err == nil || !strings.Contains(stderr, "run make "+first+" first") {
+			t.Errorf("make %s: %v\n%s%s", target, err, stdout, stderr)
+		}
+	}
+}
