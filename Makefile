@@ -77,9 +77,12 @@ image-oci: ## Build the operator's image for PLATFORMS without Docker, and push 
 	SOURCE_COMMIT=$$(git rev-parse HEAD) $(IMAGETOOL) provenance > $(DIST)/provenance.json
 	@cat $(DIST)/image.txt
 MANAGERS = $(foreach p,$(PLATFORMS),$(DIST)/manager_$(subst /,_,$(p)))
+# needs FILE,TARGET: FILE of DIST, which TARGET writes, is there.
+needs = @test -s "$(DIST)/$(1)" || { echo '$(DIST)/$(1) is not there: run make $(2) first' >&2; exit 1; }
 
 .PHONY: chart-oci
 chart-oci: $(TOOLS)/helm ## Pack the chart with the image that was pushed, and push it to REPOSITORY/charts
+	$(call needs,image.txt,image-oci)
 	hack/chart/package $(TOOLS)/helm $(VERSION) $$(cat $(DIST)/image.txt) $(DIST)
 	$(TOOLS)/helm push $(HELM_FLAGS) $(DIST)/sluice-$(VERSION).tgz oci://$(REPOSITORY)/charts > $(DIST)/chart.log 2>&1 || { cat $(DIST)/chart.log; exit 1; }
 	@sed -n 's|^Digest: |$(REPOSITORY)/charts/sluice@|p' $(DIST)/chart.log > $(DIST)/chart.txt
@@ -87,6 +90,7 @@ chart-oci: $(TOOLS)/helm ## Pack the chart with the image that was pushed, and p
 
 .PHONY: bundle-oci
 bundle-oci: $(TOOLS)/operator-verify ## Make the OLM bundle of the image that was pushed, and push it to REPOSITORY
+	$(call needs,image.txt,image-oci)
 	go run ./operator/packaging/bundle $(DIST)/bundle $$(sed 's|@|:$(VERSION)@|' $(DIST)/image.txt)
 	$(TOOLS)/operator-verify manifests $(DIST)/bundle
 	$(IMAGETOOL) bundle $(REPOSITORY)/bundle:$(VERSION) $(DIST)/bundle > $(DIST)/bundle.txt
@@ -94,6 +98,9 @@ bundle-oci: $(TOOLS)/operator-verify ## Make the OLM bundle of the image that wa
 
 .PHONY: sign
 sign: $(TOOLS)/cosign ## Sign what was pushed, and attest how it was built and of what; SIGN=cosign's flags
+	$(call needs,image.txt,image-oci)
+	$(call needs,chart.txt,chart-oci)
+	$(call needs,bundle.txt,bundle-oci)
 	$(TOOLS)/cosign sign $(SIGN) $$(cat $(DIST)/image.txt $(DIST)/chart.txt $(DIST)/bundle.txt)
 	$(TOOLS)/cosign attest $(SIGN) --type=spdxjson --predicate=$(DIST)/sbom.spdx.json $$(cat $(DIST)/image.txt)
 	$(TOOLS)/cosign attest $(SIGN) --type=slsaprovenance1 --predicate=$(DIST)/provenance.json $$(cat $(DIST)/image.txt)
@@ -104,6 +111,7 @@ release-binaries: ## Build the command for every platform into DIST, with checks
 
 .PHONY: sign-binaries
 sign-binaries: $(TOOLS)/cosign ## Sign the checksums of the release's files
+	$(call needs,checksums.txt,release-binaries)
 	$(TOOLS)/cosign sign-blob $(SIGN) --bundle=$(DIST)/checksums.txt.sigstore.json $(DIST)/checksums.txt > /dev/null
 
 .PHONY: release-notes

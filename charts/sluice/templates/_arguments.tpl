@@ -54,7 +54,7 @@ The manager's flags, one a line of a YAML list.
 {{- end }}
 {{- with .Values.registries.authorities.configMap }}
 - name: authorities
-  configMap: {name: {{ . }}}
+  configMap: {name: {{ . | quote }}}
 {{- end }}
 {{- end }}
 

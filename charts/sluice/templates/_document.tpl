@@ -14,6 +14,7 @@ the values: dict "root" $ "text" DOCUMENT.
 */ -}}
 {{- define "sluice.document" -}}
 {{- $text := .text | trimSuffix "\n" | replace "namespace: sluice-system" (printf "namespace: %s" .root.Release.Namespace) }}
+{{- $text = $text | replace "namespace sluice-system" (printf "namespace %s" .root.Release.Namespace) }}
 {{- with .root.Values.commonLabels }}
 {{- $text = regexReplaceAllLiteral "(?m)^  labels:$" $text (printf "  labels:\n%s" (toYaml . | indent 4)) }}
 {{- end }}

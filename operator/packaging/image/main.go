@@ -61,7 +61,7 @@ func run(o options, args []string, out io.Writer) error {
 	case len(args) > 1 && args[0] == "sbom":
 		return o.sbom(args[1:], out)
 	case len(args) == 1 && args[0] == "provenance":
-		return printJSON(out, provenance(os.Getenv, o.created))
+		return printJSON(out, provenance(os.Getenv))
 	}
 	return errors.New(usage)
 }

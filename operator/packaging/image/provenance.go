@@ -1,13 +1,10 @@
 package main
 
-import (
-	"time"
-)
-
 // provenance is the predicate of SLSA provenance v1. On GitHub it names the workflow that
 // builds, from the variables that every job has; elsewhere the builder is a laptop, which
-// nobody has to believe. cosign makes the statement of it, with the image as its subject.
-func provenance(getenv func(string) string, created time.Time) map[string]any {
+// nobody has to believe. When it began is left out: the only time at hand is the commit's.
+// cosign makes the statement of it, with the image as its subject.
+func provenance(getenv func(string) string) map[string]any {
 	builder, invocation, source := "https://sluice.dev/builders/local", "", "git+https://github.com/sluice-dev/sluice"
 	if server, repository := getenv("GITHUB_SERVER_URL"), getenv("GITHUB_REPOSITORY"); server != "" && repository != "" {
 		source = "git+" + server + "/" + repository
@@ -28,7 +25,7 @@ func provenance(getenv func(string) string, created time.Time) map[string]any {
 		},
 		"runDetails": map[string]any{
 			"builder":  map[string]any{"id": builder},
-			"metadata": map[string]any{"invocationId": invocation, "startedOn": created.Format(time.RFC3339)},
+			"metadata": map[string]any{"invocationId": invocation},
 		},
 	}
 }

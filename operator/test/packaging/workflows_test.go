@@ -16,11 +16,14 @@ type workflow struct {
 	Jobs        map[string]struct {
 		Permissions    *map[string]string `json:"permissions"`
 		TimeoutMinutes int                `json:"timeout-minutes"`
-		Steps          []struct {
-			Uses string `json:"uses"`
-			Run  string `json:"run"`
-		} `json:"steps"`
+		Steps          []step             `json:"steps"`
 	} `json:"jobs"`
+}
+
+type step struct {
+	Name string `json:"name"`
+	Uses string `json:"uses"`
+	Run  string `json:"run"`
 }
 
 var (
@@ -85,5 +88,14 @@ func TestWorkflows_AreBound(t *testing.T) {
 	}
 	if _, stderr, err := run(t, nil, "actionlint"); err != nil {
 		t.Errorf("actionlint: %v %s", err, stderr)
+	}
+}
+
+func TestMake_HelpShowsEveryTarget(t *testing.T) {
+	help := must(t, nil, "make", "help")
+	for _, m := range targets.FindAllStringSubmatch(string(read(t, "Makefile")), -1) {
+		if !strings.Contains(help, "\n  "+m[1]+" ") {
+			t.Errorf("make help does not show %s", m[1])
+		}
 	}
 }
