@@ -21,7 +21,9 @@ PLATFORMS ?= linux/amd64 linux/arm64
 DIST ?= dist
 SIGN ?= --yes
 HELM_FLAGS ?=
-IMAGETOOL = SOURCE_DATE_EPOCH=$(shell git log -1 --format=%ct) go run ./operator/packaging/image --version=$(VERSION)
+# What the image trusts registries by; Fedora has it at /etc/pki/tls/certs/ca-bundle.crt.
+AUTHORITIES ?= /etc/ssl/certs/ca-certificates.crt
+IMAGETOOL = SOURCE_DATE_EPOCH=$(shell git log -1 --format=%ct) go run ./operator/packaging/image --version=$(VERSION) --authorities=$(AUTHORITIES)
 N ?= 1000
 
 ##@ Start here

@@ -231,7 +231,8 @@ func (p *promoting) commands(ctx context.Context, t target) error {
 
 // keep writes the text beside what Git keeps for itself, where it is in nobody's way.
 func (p *promoting) keep(ctx context.Context) (string, error) {
-	name := strings.ReplaceAll(p.out.Branch, "/", "-") + ".md"
+	// By the hash too: a-b is another branch than a/b, and a name may be longer than a file's.
+	name := fmt.Sprintf("%.64s-%.8s.md", strings.ReplaceAll(p.out.Branch, "/", "-"), hashOf(p.out.Branch))
 	file, err := p.repo.Line(ctx, "rev-parse", "--git-path", "sluice/"+name)
 	if err != nil {
 		return "", usage("%w", err)

@@ -60,6 +60,16 @@ func newRoute(t *testing.T) *route {
 
 func (r *route) app() string { return r.registry.Host() + "/shop/app" }
 
+// kept is the file with the text of the pull request.
+func (r *route) kept(t *testing.T) string {
+	t.Helper()
+	texts, err := filepath.Glob(filepath.Join(r.dir, ".git", "sluice", "promote-prod-*.md"))
+	if err != nil || len(texts) != 1 {
+		t.Fatalf("%v, %v", texts, err)
+	}
+	return texts[0]
+}
+
 func (r *route) attest(t *testing.T, digest string) {
 	t.Helper()
 	r.run("", "attest", r.app()+"@"+digest, "--environment=e2e", "--key", "@cosign.key").must(t, 0)
@@ -145,7 +155,7 @@ func TestPromote_CommitsToABranchAndNothingElse(t *testing.T) {
 	if n := strings.Count(diff, "\n+") + strings.Count(diff, "\n-"); n != 6 { // two lines, and two headers
 		t.Errorf("%d lines:\n%s", n, diff)
 	}
-	text, err := os.ReadFile(filepath.Join(r.dir, ".git", "sluice", "promote-prod.md"))
+	text, err := os.ReadFile(r.kept(t))
 	if err != nil || !strings.Contains(string(text), "e2e to prod: **Allow**") || !strings.Contains(string(text), "signed by `attestor`") || strings.Contains(string(text), "DENY") {
 		t.Errorf("%v\n%s", err, text)
 	}
@@ -191,7 +201,7 @@ func TestPromote_WhatTheNextGateDeniesIsNotCommitted(t *testing.T) {
 	r.promote("--to=prod", "--draft", "--dry-run").must(t, 1, "nothing was changed")
 	check()
 	r.promote("--to=prod", "--draft").must(t, 1, "on branch promote/prod", "denies it")
-	text, err := os.ReadFile(filepath.Join(r.dir, ".git", "sluice", "promote-prod.md"))
+	text, err := os.ReadFile(r.kept(t))
 	if err != nil || !strings.HasPrefix(string(text), "> **DENY**") {
 		t.Errorf("%v\n%s", err, text)
 	}
