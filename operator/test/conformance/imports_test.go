@@ -31,6 +31,7 @@ var layers = map[string]int{
 	"internal/rollout":                1,
 	"internal/schema":                 1,
 	"internal/window":                 1,
+	"test/stepwise":                   1,
 	"internal/attest":                 2,
 	"internal/conversion":             2,
 	"internal/delta":                  2,
