@@ -174,15 +174,20 @@ func open(cfg gate.Config, a gate.Attested, now int64) (judged, bool) {
 		return undecidedFor("what may be the evidence is not read: "+strings.Join(a.Unread[:min(len(a.Unread), shownReasons)], "; "),
 			"remove it from the repository, or store less in its place"), true
 	}
+	return unusable(cfg, cfg.Promotion, "spec.requirePromotionFrom.authorities", a, now)
+}
+
+// unusable says whether an authority of field that could not be asked may have signed what
+// meets the demand.
+func unusable(cfg gate.Config, demand *gate.Promotion, field string, a gate.Attested, now int64) (judged, bool) {
 	mayPass := slices.ContainsFunc(a.Strangers, func(s gate.Statement) bool {
-		_, f := read(s.Payload, cfg.Promotion, now)
+		_, f := read(s.Payload, demand, now)
 		return f.rank == none
 	})
-	if len(a.Unusable) > 0 && mayPass {
-		return undecidedFor(strings.Join(a.Unusable, "; "),
-			"make it readable and correct, see spec.requirePromotionFrom.authorities of gate "+cfg.Name), true
+	if len(a.Unusable) == 0 || !mayPass {
+		return judged{}, false
 	}
-	return judged{}, false
+	return undecidedFor(strings.Join(a.Unusable, "; "), "make it readable and correct, see "+field+" of gate "+cfg.Name), true
 }
 
 func passed(environment string, s gate.Statement, summary evidence.Summary) judged {

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/sluice-dev/sluice/operator/internal/evidence"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
@@ -20,12 +19,7 @@ func (c *Check) returning(ctx context.Context, cfg gate.Config, image *gate.Imag
 	if len(demand.Own) == 0 {
 		return nil, ""
 	}
-	var old []judged
-	for _, s := range before {
-		if summary, f := read(s.Payload, demand, now); f.rank == expired {
-			old = append(old, passed(demand.Environment, s, summary))
-		}
-	}
+	old := aged(before, demand, now)
 	if len(old) == 0 {
 		return nil, ""
 	}
@@ -57,12 +51,7 @@ func (c *Check) returning(ctx context.Context, cfg gate.Config, image *gate.Imag
 		proof.warnings = append(proof.warnings, slices.MinFunc(here, fewerWarnings).warnings...)
 		return &proof, ""
 	}
-	mayPass := slices.ContainsFunc(a.Strangers, func(s gate.Statement) bool {
-		_, f := read(s.Payload, own, now)
-		return f.rank == none
-	})
-	if len(a.Unusable) > 0 && mayPass {
-		unread := undecidedFor(strings.Join(a.Unusable, "; "), "make it readable and correct, see spec.attest.authorities of gate "+cfg.Name)
+	if unread, open := unusable(cfg, own, "spec.attest.authorities", a, now); open {
 		return &unread, ""
 	}
 	if both {
@@ -72,4 +61,15 @@ func (c *Check) returning(ctx context.Context, cfg gate.Config, image *gate.Imag
 		return nil, slices.MinFunc(faults, func(a, b fault) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.message, b.message)) }).message
 	}
 	return nil, "it has no evidence of environment " + cfg.Environment + " itself by spec.attest.authorities of gate " + cfg.Name
+}
+
+// aged are the statements that only their age keeps from being the proof.
+func aged(statements []gate.Statement, demand *gate.Promotion, now int64) []judged {
+	var out []judged
+	for _, s := range statements {
+		if summary, f := read(s.Payload, demand, now); f.rank == expired {
+			out = append(out, passed(demand.Environment, s, summary))
+		}
+	}
+	return out
 }
