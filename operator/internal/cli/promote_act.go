@@ -75,7 +75,7 @@ func (p *promoting) take(ctx context.Context, branch, commit string) error {
 // same says whether a commit changes the same files as the promotion, to the same content,
 // since it left the commit that is checked out.
 func (p *promoting) same(ctx context.Context, commit string) (bool, error) {
-	out, err := p.repo.Run(ctx, nil, "diff", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", "-z", p.status.Head+"..."+commit, "--")
+	out, err := p.repo.Run(ctx, nil, "diff", "--name-only", "--no-renames", "-z", p.status.Head+"..."+commit, "--")
 	if err != nil {
 		return false, err
 	}

@@ -89,7 +89,7 @@ func (p *promoting) known(name string) error {
 
 // unstaged refuses where something waits to be committed: it is likely half a change.
 func (p *promoting) unstaged(ctx context.Context) error {
-	out, err := p.repo.Run(ctx, nil, "diff", "--cached", "--name-only", "--no-renames", "--no-ext-diff", "-z")
+	out, err := p.repo.Run(ctx, nil, "diff", "--cached", "--name-only", "--no-renames", "-z")
 	if err != nil {
 		return usage("%w", err)
 	}
