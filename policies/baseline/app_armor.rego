@@ -15,18 +15,17 @@ _confined := {"RuntimeDefault", "Localhost"}
 _annotation := "container.apparmor.security.beta.kubernetes.io/"
 
 deny contains violation if {
-	some place in pods.set_in_context(["appArmorProfile"])
-	type := object.get(place.value, "type", "")
+	some place in pods.contexts
+	profile := place.context.appArmorProfile
+	profile != null
+	type := object.get(profile, "type", "")
 	not type in _confined
-	violation := object.union(
-		pods.misset(place, sprintf("has the AppArmor profile %q", [type])),
-		{"path": sprintf("%s.type", [place.path])},
-	)
+	violation := pods.misset(place, "appArmorProfile.type", sprintf("has the AppArmor profile %q", [type]))
 }
 
 deny contains violation if {
 	some pod in pods.all_pods
-	some key, profile in object.get(pod.metadata, "annotations", {})
+	some key, profile in pod.metadata.annotations
 	startswith(key, _annotation)
 	not _allowed(profile)
 	violation := {

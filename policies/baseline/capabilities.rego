@@ -17,7 +17,7 @@ _may_add := {
 
 deny contains violation if {
 	some container in pods.all_containers
-	some capability in object.get(container.spec, ["securityContext", "capabilities", "add"], [])
+	some capability in container.spec.securityContext.capabilities.add
 	not capability in _may_add
 	violation := pods.violation(
 		container, "securityContext.capabilities.add",

@@ -13,7 +13,7 @@ import data.sluice.lib.pods
 deny contains violation if {
 	some pod in pods.all_pods
 	some field in ["hostIPC", "hostNetwork", "hostPID"]
-	object.get(pod.spec, field, false) == true
+	pod.spec[field] == true
 	violation := {
 		"msg": sprintf("the pod shares the node's namespace by %s", [field]),
 		"object": pod.object,

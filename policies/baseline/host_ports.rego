@@ -12,8 +12,8 @@ import data.sluice.lib.pods
 
 deny contains violation if {
 	some container in pods.all_containers
-	some i, port in object.get(container.spec, "ports", [])
-	number := object.get(port, "hostPort", 0)
+	some i, port in container.spec.ports
+	number := port.hostPort
 	number != 0
 	violation := pods.violation(
 		container, sprintf("ports[%v].hostPort", [i]),

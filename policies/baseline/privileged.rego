@@ -12,12 +12,12 @@ import data.sluice.lib.pods
 
 deny contains violation if {
 	some container in pods.all_containers
-	object.get(container.spec, ["securityContext", "privileged"], false) == true
+	container.spec.securityContext.privileged == true
 	violation := pods.violation(container, "securityContext.privileged", "is privileged")
 }
 
 deny contains violation if {
-	some place in pods.set_in_context(["windowsOptions", "hostProcess"])
-	place.value == true
-	violation := pods.misset(place, "is a host process")
+	some place in pods.contexts
+	place.context.windowsOptions.hostProcess == true
+	violation := pods.misset(place, "windowsOptions.hostProcess", "is a host process")
 }

@@ -10,17 +10,25 @@ package sluice.baseline.probe_hosts
 
 import data.sluice.lib.pods
 
-_handlers := [
-	["livenessProbe"], ["readinessProbe"], ["startupProbe"],
-	["lifecycle", "postStart"], ["lifecycle", "preStop"],
-]
+deny contains violation if {
+	some container in pods.all_containers
+	some probe in ["livenessProbe", "readinessProbe", "startupProbe"]
+	handler := container.spec[probe]
+	some action in _actions
+	violation := _calling(container, [probe, action, "host"], handler[action].host)
+}
 
 deny contains violation if {
 	some container in pods.all_containers
-	some handler in _handlers
-	some action in ["httpGet", "tcpSocket"]
-	path := array.concat(handler, [action, "host"])
-	host := object.get(container.spec, path, "")
+	lifecycle := container.spec.lifecycle
+	some hook in ["postStart", "preStop"]
+	some action in _actions
+	violation := _calling(container, ["lifecycle", hook, action, "host"], lifecycle[hook][action].host)
+}
+
+_actions := ["httpGet", "tcpSocket"]
+
+_calling(container, path, host) := violation if {
 	not host in {null, ""}
 	field := concat(".", path)
 	violation := pods.violation(container, field, sprintf("calls host %v by %s", [host, field]))

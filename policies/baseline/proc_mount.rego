@@ -11,8 +11,9 @@ package sluice.baseline.proc_mount
 import data.sluice.lib.pods
 
 deny contains violation if {
-	some place in pods.set_in_context(["procMount"])
-	place.value != "Default"
+	some place in pods.contexts
+	value := place.context.procMount
+	not value in {null, "Default"}
 	not pods.in_user_namespace(place.pod)
-	violation := pods.misset(place, "unmasks /proc")
+	violation := pods.misset(place, "procMount", "unmasks /proc")
 }

@@ -13,11 +13,10 @@ import data.sluice.lib.pods
 _confined := {"RuntimeDefault", "Localhost"}
 
 deny contains violation if {
-	some place in pods.set_in_context(["seccompProfile"])
-	type := object.get(place.value, "type", "")
+	some place in pods.contexts
+	profile := place.context.seccompProfile
+	profile != null
+	type := object.get(profile, "type", "")
 	not type in _confined
-	violation := object.union(
-		pods.misset(place, sprintf("has the seccomp profile %q", [type])),
-		{"path": sprintf("%s.type", [place.path])},
-	)
+	violation := pods.misset(place, "seccompProfile.type", sprintf("has the seccomp profile %q", [type]))
 }

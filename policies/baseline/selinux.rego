@@ -10,17 +10,19 @@ package sluice.baseline.selinux
 
 import data.sluice.lib.pods
 
-_types := {"", "container_engine_t", "container_init_t", "container_kvm_t", "container_t"}
+_types := {null, "", "container_engine_t", "container_init_t", "container_kvm_t", "container_t"}
 
 deny contains violation if {
-	some place in pods.set_in_context(["seLinuxOptions", "type"])
-	not place.value in _types
-	violation := pods.misset(place, sprintf("has the SELinux type %q", [place.value]))
+	some place in pods.contexts
+	type := place.context.seLinuxOptions.type
+	not type in _types
+	violation := pods.misset(place, "seLinuxOptions.type", sprintf("has the SELinux type %q", [type]))
 }
 
 deny contains violation if {
-	some field in ["role", "user"]
-	some place in pods.set_in_context(["seLinuxOptions", field])
-	place.value != ""
-	violation := pods.misset(place, sprintf("sets a SELinux %s", [field]))
+	some place in pods.contexts
+	some field, value in place.context.seLinuxOptions
+	field in {"role", "user"}
+	not value in {"", null}
+	violation := pods.misset(place, sprintf("seLinuxOptions.%s", [field]), sprintf("sets a SELinux %s", [field]))
 }

@@ -19,7 +19,7 @@ _safe := {
 
 deny contains violation if {
 	some pod in pods.all_pods
-	some i, sysctl in object.get(pod.spec, ["securityContext", "sysctls"], [])
+	some i, sysctl in pod.spec.securityContext.sysctls
 	name := object.get(sysctl, "name", "")
 	not name in _safe
 	violation := {

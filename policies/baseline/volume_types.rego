@@ -12,8 +12,8 @@ import data.sluice.lib.pods
 
 deny contains violation if {
 	some pod in pods.all_pods
-	some i, volume in object.get(pod.spec, "volumes", [])
-	object.get(volume, "hostPath", null) != null
+	some i, volume in pod.spec.volumes
+	volume.hostPath != null
 	violation := {
 		"msg": sprintf("volume %q is a path of the node", [object.get(volume, "name", "")]),
 		"object": pod.object,

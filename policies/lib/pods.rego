@@ -8,17 +8,37 @@ package sluice.lib.pods
 import data.sluice.lib.objects
 
 # METADATA
-# description: Where each kind keeps the spec of its pods.
-spec_paths := {
-	"CronJob": ["spec", "jobTemplate", "spec", "template", "spec"],
-	"DaemonSet": ["spec", "template", "spec"],
-	"Deployment": ["spec", "template", "spec"],
-	"Job": ["spec", "template", "spec"],
-	"Pod": ["spec"],
-	"PodTemplate": ["template", "spec"],
-	"ReplicaSet": ["spec", "template", "spec"],
-	"ReplicationController": ["spec", "template", "spec"],
-	"StatefulSet": ["spec", "template", "spec"],
+# description: How each kind that runs pods is laid out, by the names of layouts.
+layout_of := {
+	"CronJob": "cron",
+	"DaemonSet": "template",
+	"Deployment": "template",
+	"Job": "template",
+	"Pod": "pod",
+	"PodTemplate": "bare",
+	"ReplicaSet": "template",
+	"ReplicationController": "template",
+	"StatefulSet": "template",
+}
+
+# METADATA
+# description: |
+#   Where a layout keeps the spec and the metadata of its pods, and both in the words of a
+#   finding. Written out: what a rule puts together is put together for each input.
+layouts := {
+	"bare": {
+		"spec": ["template", "spec"], "path": "template.spec",
+		"metadata": ["template", "metadata"], "metadata_path": "template.metadata",
+	},
+	"cron": {
+		"spec": ["spec", "jobTemplate", "spec", "template", "spec"], "path": "spec.jobTemplate.spec.template.spec",
+		"metadata": ["spec", "jobTemplate", "spec", "template", "metadata"], "metadata_path": "spec.jobTemplate.spec.template.metadata",
+	},
+	"pod": {"spec": ["spec"], "path": "spec", "metadata": ["metadata"], "metadata_path": "metadata"},
+	"template": {
+		"spec": ["spec", "template", "spec"], "path": "spec.template.spec",
+		"metadata": ["spec", "template", "metadata"], "metadata_path": "spec.template.metadata",
+	},
 }
 
 # METADATA
@@ -31,18 +51,16 @@ finite_kinds := {"CronJob", "Job"}
 #   of the pods. An array: a set would compare whole pod specs with each other.
 all_pods := [pod |
 	some child in input.children
-	kind := objects.kind(child)
-	spec_path := spec_paths[kind]
-	spec := object.get(child, spec_path, null)
+	layout := layouts[layout_of[child.kind]]
+	spec := object.get(child, layout.spec, null)
 	spec != null
-	metadata_path := array.concat(array.slice(spec_path, 0, count(spec_path) - 1), ["metadata"])
 	pod := {
 		"object": objects.name(child),
-		"kind": kind,
-		"path": concat(".", spec_path),
+		"kind": child.kind,
+		"path": layout.path,
 		"spec": spec,
-		"metadata_path": concat(".", metadata_path),
-		"metadata": object.get(child, metadata_path, {}),
+		"metadata_path": layout.metadata_path,
+		"metadata": object.get(child, layout.metadata, {}),
 	}
 ]
 
@@ -85,32 +103,28 @@ violation(container, field, msg) := {
 
 # METADATA
 # description: |
-#   Every place at which a pod or a container sets a field of its securityContext, as
-#   {object, path, value, pod, who}. A pod's own value counts although each container
-#   overrides it: the Pod Security Standards say so.
-set_in_context(field) := array.concat(
+#   The securityContext of every pod and container that has one, as {object, path,
+#   context, pod} and, for one of a container, its name as container. path is that of what
+#   has the context, pod the pod's spec. A pod's own counts although each container overrides
+#   it: the Pod Security Standards say so.
+contexts := array.concat(
 	[place |
 		some pod in all_pods
-		value := object.get(pod.spec, array.concat(["securityContext"], field), null)
-		value != null
 		place := {
 			"object": pod.object,
-			"path": sprintf("%s.securityContext.%s", [pod.path, concat(".", field)]),
-			"value": value,
+			"path": pod.path,
+			"context": pod.spec.securityContext,
 			"pod": pod.spec,
-			"who": "the pod",
 		}
 	],
 	[place |
 		some container in all_containers
-		value := object.get(container.spec, array.concat(["securityContext"], field), null)
-		value != null
 		place := {
 			"object": container.object,
-			"path": sprintf("%s.securityContext.%s", [container.path, concat(".", field)]),
-			"value": value,
+			"path": container.path,
+			"container": container.name,
+			"context": container.spec.securityContext,
 			"pod": container.pod,
-			"who": sprintf("container %q", [container.name]),
 		}
 	],
 )
@@ -121,18 +135,21 @@ set_in_context(field) := array.concat(
 #   securityContext.
 unset_in_context(field) := [container |
 	some container in all_containers
-	path := array.concat(["securityContext"], field)
-	object.get(container.spec, path, null) == null
-	object.get(container.pod, path, null) == null
+	object.get(container.spec, ["securityContext", field], null) == null
+	object.get(container.pod, ["securityContext", field], null) == null
 ]
 
 # METADATA
-# description: A violation at a place of set_in_context.
-misset(place, msg) := {
-	"msg": sprintf("%s %s", [place.who, msg]),
+# description: A violation of a field of one of the contexts, given by its path in there.
+misset(place, field, msg) := {
+	"msg": sprintf("%s %s", [_who(place), msg]),
 	"object": place.object,
-	"path": place.path,
+	"path": sprintf("%s.securityContext.%s", [place.path, field]),
 }
+
+_who(place) := sprintf("container %q", [place.container]) if {
+	place.container
+} else := "the pod"
 
 # METADATA
 # description: |

@@ -5,7 +5,8 @@ import data.sluice.lib.objects
 import data.sluice.lib.pods
 
 test_finds_the_pod_of_every_kind if {
-	every kind, path in pods.spec_paths {
+	every kind, layout in pods.layout_of {
+		path := pods.layouts[layout].spec
 		child := json.patch({"kind": kind, "metadata": {"name": "x"}}, [{"op": "add", "path": array.slice(path, 0, i), "value": {}} |
 			some i in numbers.range(1, count(path))
 		])

@@ -8,43 +8,63 @@ import data.sluice.lib.pods
 
 # METADATA
 # description: |
-#   All values of env, of commands and arguments, and of ConfigMaps, as {object, path,
-#   what, value}. What must not be shown has to stay out of messages: what is enough.
-all_texts := array.concat(_container_texts, _config_texts)
+#   All values of env, of commands and arguments, and of ConfigMaps, as {object, source, value}
+#   and what violation needs. source is env, command, args or ConfigMap.
+all_texts := array.flatten([_variables, _words, _config_texts])
 
-_container_texts := [text |
+# METADATA
+# description: |
+#   A violation by a text. What must not be shown has to stay out of the message, which says
+#   where the text stands: that is enough.
+violation(text, msg) := {
+	"msg": sprintf("%s %s", [sprintf(text.what, text.of), msg]),
+	"object": text.object,
+	"path": sprintf(text.path, text.at),
+}
+
+_variables := [text |
 	some container in pods.all_containers
-	some entry in _entries(container.spec)
+	some i, variable in container.spec.env
+	value := variable.value
+	not value in {"", null}
 	text := {
 		"object": container.object,
-		"path": sprintf("%s.%s", [container.path, entry.path]),
-		"what": sprintf("%s of container %q", [entry.what, container.name]),
-		"value": entry.value,
+		"source": "env",
+		"what": "variable %s of container %q",
+		"of": [object.get(variable, "name", ""), container.name],
+		"path": "%s.env[%v].value",
+		"at": [container.path, i],
+		"value": value,
 	}
 ]
 
-_entries(spec) := array.concat(
-	[entry |
-		some i, variable in object.get(spec, "env", [])
-		value := object.get(variable, "value", "")
-		value != ""
-		entry := {"path": sprintf("env[%v].value", [i]), "what": sprintf("variable %s", [object.get(variable, "name", "")]), "value": value}
-	],
-	[entry |
-		some field in ["command", "args"]
-		some i, value in object.get(spec, field, [])
-		entry := {"path": sprintf("%s[%v]", [field, i]), "what": field, "value": value}
-	],
-)
+_words := [text |
+	some container in pods.all_containers
+	some field in ["command", "args"]
+	some i, value in container.spec[field]
+	text := {
+		"object": container.object,
+		"source": field,
+		"what": "%s of container %q",
+		"of": [field, container.name],
+		"path": "%s.%s[%v]",
+		"at": [container.path, field, i],
+		"value": value,
+	}
+]
 
 _config_texts := [text |
 	some child in input.children
-	objects.kind(child) == "ConfigMap"
-	some key, value in object.get(child, "data", {})
+	child.kind == "ConfigMap"
+	object := objects.name(child)
+	some key, value in child.data
 	text := {
-		"object": objects.name(child),
-		"path": sprintf("data[%q]", [key]),
-		"what": sprintf("key %q of the ConfigMap", [key]),
+		"object": object,
+		"source": "ConfigMap",
+		"what": "key %q of the ConfigMap",
+		"of": [key],
+		"path": "data[%q]",
+		"at": [key],
 		"value": value,
 	}
 ]

@@ -14,16 +14,16 @@ _may_add := {"NET_BIND_SERVICE"}
 
 deny contains violation if {
 	some container in pods.all_containers
-	not pods.on_windows(container.pod)
 	not "ALL" in object.get(container.spec, ["securityContext", "capabilities", "drop"], [])
+	not pods.on_windows(container.pod)
 	violation := pods.violation(container, "securityContext.capabilities.drop", "does not drop ALL capabilities")
 }
 
 deny contains violation if {
 	some container in pods.all_containers
-	not pods.on_windows(container.pod)
-	some capability in object.get(container.spec, ["securityContext", "capabilities", "add"], [])
+	some capability in container.spec.securityContext.capabilities.add
 	not capability in _may_add
+	not pods.on_windows(container.pod)
 	violation := pods.violation(
 		container, "securityContext.capabilities.add",
 		sprintf("adds capability %v", [capability]),

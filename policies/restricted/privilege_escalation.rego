@@ -12,7 +12,7 @@ import data.sluice.lib.pods
 
 deny contains violation if {
 	some container in pods.all_containers
+	not container.spec.securityContext.allowPrivilegeEscalation == false
 	not pods.on_windows(container.pod)
-	object.get(container.spec, ["securityContext", "allowPrivilegeEscalation"], true) != false
 	violation := pods.violation(container, "securityContext.allowPrivilegeEscalation", "may gain privileges")
 }

@@ -11,7 +11,8 @@ package sluice.restricted.proc_mount
 import data.sluice.lib.pods
 
 deny contains violation if {
-	some place in pods.set_in_context(["procMount"])
-	place.value != "Default"
-	violation := pods.misset(place, "unmasks /proc")
+	some place in pods.contexts
+	value := place.context.procMount
+	not value in {null, "Default"}
+	violation := pods.misset(place, "procMount", "unmasks /proc")
 }

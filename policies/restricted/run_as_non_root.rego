@@ -11,21 +11,22 @@ package sluice.restricted.run_as_non_root
 import data.sluice.lib.pods
 
 deny contains violation if {
-	some place in pods.set_in_context(["runAsNonRoot"])
-	place.value != true
+	some place in pods.contexts
+	value := place.context.runAsNonRoot
+	not value in {null, true}
 	not pods.in_user_namespace(place.pod)
-	violation := pods.misset(place, "may run as root")
+	violation := pods.misset(place, "runAsNonRoot", "may run as root")
 }
 
 deny contains violation if {
-	some container in pods.unset_in_context(["runAsNonRoot"])
+	some container in pods.unset_in_context("runAsNonRoot")
 	not pods.in_user_namespace(container.pod)
 	violation := pods.violation(container, "securityContext.runAsNonRoot", "may run as root")
 }
 
 deny contains violation if {
-	some place in pods.set_in_context(["runAsUser"])
-	place.value == 0
+	some place in pods.contexts
+	place.context.runAsUser == 0
 	not pods.in_user_namespace(place.pod)
-	violation := pods.misset(place, "runs as user 0")
+	violation := pods.misset(place, "runAsUser", "runs as user 0")
 }

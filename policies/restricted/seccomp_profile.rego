@@ -13,17 +13,16 @@ import data.sluice.lib.pods
 _confined := {"RuntimeDefault", "Localhost"}
 
 deny contains violation if {
-	some place in pods.set_in_context(["seccompProfile"])
+	some place in pods.contexts
+	profile := place.context.seccompProfile
+	profile != null
+	not object.get(profile, "type", "") in _confined
 	not pods.on_windows(place.pod)
-	not object.get(place.value, "type", "") in _confined
-	violation := object.union(
-		pods.misset(place, "has no seccomp profile"),
-		{"path": sprintf("%s.type", [place.path])},
-	)
+	violation := pods.misset(place, "seccompProfile.type", "has no seccomp profile")
 }
 
 deny contains violation if {
-	some container in pods.unset_in_context(["seccompProfile"])
+	some container in pods.unset_in_context("seccompProfile")
 	not pods.on_windows(container.pod)
 	violation := pods.violation(container, "securityContext.seccompProfile.type", "has no seccomp profile")
 }

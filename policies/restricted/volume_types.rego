@@ -17,11 +17,11 @@ _allowed := {
 
 deny contains violation if {
 	some pod in pods.all_pods
-	some i, volume in object.get(pod.spec, "volumes", [])
+	some i, volume in pod.spec.volumes
 	some type, source in volume
-	type != "name"
-	source != null
 	not type in _allowed
+	source != null
+	type != "name"
 	violation := {
 		"msg": sprintf("volume %q is of type %v", [object.get(volume, "name", ""), type]),
 		"object": pod.object,

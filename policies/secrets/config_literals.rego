@@ -18,12 +18,8 @@ _harmless := `(?i)^(?:\$|%|\{|<|/|\.\.?/|file:|env:|vault:|secret:|true$|false$|
 
 deny contains violation if {
 	some text in texts.all_texts
-	not startswith(text.what, "variable ")
+	text.source != "env"
 	some match in regex.find_all_string_submatch_n(_assignment, text.value, 100)
 	not regex.match(_harmless, match[1])
-	violation := {
-		"msg": sprintf("%s has a secret written out", [text.what]),
-		"object": text.object,
-		"path": text.path,
-	}
+	violation := texts.violation(text, "has a secret written out")
 }

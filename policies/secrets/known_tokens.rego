@@ -25,9 +25,5 @@ deny contains violation if {
 	some text in texts.all_texts
 	some form, pattern in _forms
 	regex.match(pattern, text.value)
-	violation := {
-		"msg": sprintf("%s holds %s", [text.what, form]),
-		"object": text.object,
-		"path": text.path,
-	}
+	violation := texts.violation(text, sprintf("holds %s", [form]))
 }

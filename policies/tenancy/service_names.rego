@@ -22,9 +22,5 @@ deny contains violation if {
 	namespace := match[1]
 	namespace != input.namespace.name
 	not namespace in _shared
-	violation := {
-		"msg": sprintf("%s names a service of namespace %s", [text.what, namespace]),
-		"object": text.object,
-		"path": text.path,
-	}
+	violation := texts.violation(text, sprintf("names a service of namespace %s", [namespace]))
 }
