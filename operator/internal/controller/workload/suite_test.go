@@ -251,7 +251,7 @@ func (b *bench) restart() {
 	reads, loader, counts := registry.New(registry.Options{}), trust.New(trust.Options{}), metrics.New(prometheus.NewRegistry())
 	b.r = &Reconciler{
 		Client: counted(b), Live: api, Names: api, Judge: gather.NewJudge(source, reads, loader),
-		Notary: notary.New(notary.Options{Registry: reads, Keys: loader, Now: b.clock.Now, Count: counts.Attested}), woken: make(chan event.GenericEvent, 1000),
+		Notary: notary.New(notary.Options{Registry: reads, Keys: loader, Now: b.clock.Now, Count: Counts(api, counts)}), woken: make(chan event.GenericEvent, 1000),
 		Events: b.recorder, Metrics: counts,
 		Observe: func(gate.Verdict) { b.verdicts++ }, Analysis: b.analysis, Now: b.clock.Now, Shard: b.shard,
 	}
