@@ -78,7 +78,7 @@ func parse(args []string, getenv func(string) string) (config, error) {
 	flags.StringVar(&c.namespace, "namespace", getenv("POD_NAMESPACE"), "namespace the operator runs in, and the only one whose Secrets and ConfigMaps a Gate may name (default: $POD_NAMESPACE)")
 	flags.StringVar(&c.service, "webhook-service", "sluice-webhook", "Service that the API server reaches the webhooks by")
 	flags.StringVar(&c.configuration, "webhook-configuration", "sluice", "ValidatingWebhookConfiguration to keep the CA bundle of")
-	flags.StringVar(&c.certificates, "webhook-certificate-secret", "sluice-webhook-certificate", "Secret that holds the webhook's own certificates")
+	flags.StringVar(&c.certificates, "webhook-certificate-secret", "sluice-webhook-certificate", "Secret that holds the webhook's own certificates; the Role sluice-manager has to name it")
 	flags.StringVar(&c.certificateDir, "webhook-certificate-dir", "", "folder with tls.crt and tls.key made by someone else, such as cert-manager; empty: the manager makes and renews its own")
 	flags.Var(&hosts, "webhook-host", "further host name or IP that the webhook's certificate is for (repeatable)")
 	flags.IntVar(&c.webhookPort, "webhook-port", 9443, "port of the webhooks")

@@ -134,7 +134,7 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 	}
 	r := &workload.Reconciler{
 		Client: m.GetClient(), Live: m.GetAPIReader(), Names: names, Judge: judge,
-		Notary: notary.New(notary.Options{Registry: registryClient, Keys: loader, Now: time.Now, Count: counted.Attested}),
+		Notary: notary.New(notary.Options{Registry: registryClient, Keys: loader, Now: time.Now, Count: workload.Counts(m.GetClient(), counted)}),
 		Events: m.GetEventRecorder("sluice"), Metrics: counted,
 		Observe: func(gate.Verdict) {}, Analysis: c.analysis, Now: time.Now, Shard: c.shard, ProgressPause: limits.ProgressPause,
 	}

@@ -19,7 +19,7 @@ func main() {
 	// The local cluster's clients log to a global logger, which prints a stack when nobody set it.
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// What waits for a file or a terminal sees no context: the second signal ends it.
+	// What waits for a file, such as a named pipe, sees no context: the second signal ends it.
 	context.AfterFunc(ctx, stop)
 	code := cli.MainAs(ctx, os.Args[0], os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()

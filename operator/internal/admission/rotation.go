@@ -30,11 +30,15 @@ import (
 )
 
 // The rights of the rotation. The webhook configuration and the CRD are named, so that the
-// operator cannot touch anyone else's.
+// operator cannot touch anyone else's; so is the Secret, by the default of
+// --webhook-certificate-secret: whoever sets another name there names it in the Role too.
+// Which Secrets may be created cannot be bounded by name: the API server decides on that
+// before it has the object, and with it the name.
 //
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=workloads.sluice.dev,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=sluice,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups="",namespace=sluice-system,resources=secrets,verbs=create;update
+// +kubebuilder:rbac:groups="",namespace=sluice-system,resources=secrets,verbs=create
+// +kubebuilder:rbac:groups="",namespace=sluice-system,resources=secrets,resourceNames=sluice-webhook-certificate,verbs=update
 
 // Keys of the Secret that holds the webhook's certificates. ca.crt holds the authority
 // in use first, and the one before it until that expires, so that a replica which still

@@ -80,6 +80,7 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 
 // MainAs is Main for a program that was called by another name, such as by kubectl.
 func MainAs(ctx context.Context, program string, args []string, in io.Reader, out, errOut io.Writer) int {
+	in = untilDone(ctx, in)
 	s := streams{in: in, out: out, err: errOut}
 	root := &cobra.Command{
 		Use:           "sluice",
@@ -102,6 +103,10 @@ func MainAs(ctx context.Context, program string, args []string, in io.Reader, ou
 	if !errors.As(err, &e) {
 		// Everything that a command itself reports is an exit: this is cobra on flags.
 		e = &exit{code: ExitUsage, err: fmt.Errorf("%w; see %s --help", err, displayName(program))}
+	}
+	if errors.Is(err, errInterrupted) {
+		// Nothing is wrong with what was given; as after an interrupt anywhere else, it is open.
+		e.code = ExitUndecided
 	}
 	if text := e.Error(); text != "" {
 		say(errOut, "sluice: ", text)

@@ -44,6 +44,9 @@ func (s streams) text() report.Text {
 
 // isTerminal says whether somebody sits there.
 func isTerminal(stream any) bool {
+	if in, ok := stream.(*interruptible); ok {
+		stream = in.from
+	}
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,91 +23,6 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
-
-// stand is a registry with one signed and one unsigned image, and the objects of a
-// cluster with one Gate.
-type stand struct {
-	registry *testkit.Registry
-	key      *testkit.Key
-	other    *testkit.Key
-	files    *gather.Files
-	digest   string
-}
-
-// twoKeys are made once: cosign's own way to encrypt them takes a second each.
-var twoKeys = sync.OnceValues(func() (keys [2]*testkit.Key, err error) {
-	for i := range keys {
-		if keys[i], err = testkit.NewKey(); err != nil {
-			return keys, err
-		}
-	}
-	return keys, nil
-})
-
-func newStand(t *testing.T) *stand {
-	t.Helper()
-	keys, err := twoKeys()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &stand{registry: testkit.NewRegistry(testkit.RegistryOptions{Referrers: true}), key: keys[0], other: keys[1]}
-	t.Cleanup(s.registry.Close)
-	if s.digest, err = testkit.PushImage(s.image("signed"), "signed"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.key.SignBundle(s.registry.Host()+"/shop/signed", s.digest); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := testkit.PushImage(s.image("unsigned"), "unsigned"); err != nil {
-		t.Fatal(err)
-	}
-	s.files = &gather.Files{
-		GateList:   []v1beta1.Gate{s.gate("prod")},
-		Namespaces: map[string]map[string]string{"shop": {"environment": "prod"}},
-		ConfigMaps: map[string]map[string]string{},
-		Secrets:    map[string]map[string][]byte{},
-	}
-	s.registry.ResetCounts()
-	return s
-}
-
-func (s *stand) image(name string) string { return s.registry.Host() + "/shop/" + name + ":1" }
-
-func (s *stand) gate(name string) v1beta1.Gate {
-	return v1beta1.Gate{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1beta1.GateSpec{
-			Environment: "prod", Mode: v1beta1.GateModeEnforce, UnmatchedImages: v1beta1.UnmatchedImagesDeny,
-			Match: v1beta1.GateMatch{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"environment": "prod"}}},
-			Images: []v1beta1.ImageRule{{
-				Match:       s.registry.Host() + "/shop/**",
-				Authorities: []v1beta1.Authority{{Name: "release-key", Key: &v1beta1.PublicKey{Inline: s.key.PublicPEM}}},
-			}},
-		},
-	}
-}
-
-func (s *stand) judge(w *v1beta1.Workload, known map[string]string) gather.Judgement {
-	return gather.NewJudge(s.files, registry.New(registry.Options{}), trust.New(trust.Options{})).Workload(context.Background(), w, known)
-}
-
-func workload(image string) *v1beta1.Workload {
-	return &v1beta1.Workload{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"},
-		Spec:       v1beta1.WorkloadSpec{Image: image, Replicas: new(int32(1))},
-	}
-}
-
-// findings is everything that the verdicts say.
-func findings(j gather.Judgement) string {
-	var b strings.Builder
-	for _, v := range j.Verdicts {
-		for _, f := range append(v.Violations, v.Warnings...) {
-			fmt.Fprintf(&b, "%s %s %s: %s; %s\n", f.Policy, f.Object, f.Path, f.Message, f.Remedy)
-		}
-	}
-	return b.String()
-}
 
 // TestJudge_Workload goes through what can be missing or broken around one Workload.
 func TestJudge_Workload(t *testing.T) {
@@ -271,16 +184,6 @@ func TestJudge_Workload(t *testing.T) {
 	}
 }
 
-func (s *stand) keyFrom(secret string) {
-	s.files.GateList[0].Spec.Images[0].Authorities[0].Key = &v1beta1.PublicKey{Secret: &v1beta1.SecretKeyRef{
-		NamespacedName: v1beta1.NamespacedName{Name: secret, Namespace: "sluice-system"}, Key: "cosign.pub",
-	}}
-}
-
-func (s *stand) policiesFrom(name string) {
-	s.files.GateList[0].Spec.Policies = []v1beta1.PolicySource{{ConfigMap: &v1beta1.NamespacedName{Name: name, Namespace: "sluice-system"}}}
-}
-
 func TestJudge_WhatRunsIsWhatWasVerified(t *testing.T) {
 	s := newStand(t)
 	j := s.judge(workload(s.image("signed")), nil)
@@ -411,87 +314,6 @@ func TestEvidence_OfAnImageThatCannotBeRead(t *testing.T) {
 	gather.Evidence(context.Background(), registry.New(registry.Options{Keychain: authn.DefaultKeychain}), nil, nil, &img, nil, nil)
 	if img.Invalid == "" || s.registry.Requests() != 0 {
 		t.Errorf("%+v", img)
-	}
-}
-
-func TestValidateGate(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(*v1beta1.Gate)
-		says   []string
-	}{
-		"a Gate as it should be": {func(*v1beta1.Gate) {}, nil},
-		"a builtin that there is not": {func(g *v1beta1.Gate) {
-			g.Spec.Policies = []v1beta1.PolicySource{{Builtin: "restricted"}, {Builtin: "rest"}}
-		},
-			[]string{"spec.policies[1].builtin", "restricted"}},
-		"a misspelt parameter": {func(g *v1beta1.Gate) {
-			g.Spec.Policies = []v1beta1.PolicySource{{Builtin: "reliability"}}
-			g.Spec.Parameters = map[string]apiextensionsv1.JSON{"reliability": {Raw: []byte(`{"minReplica": 2}`)}}
-		}, []string{"spec.parameters.reliability.minReplica: Invalid value: ", "write minReplicas"}},
-		"a parameter of another type": {func(g *v1beta1.Gate) {
-			g.Spec.Policies = []v1beta1.PolicySource{{Builtin: "reliability"}}
-			g.Spec.Parameters = map[string]apiextensionsv1.JSON{"reliability": {Raw: []byte(`{"minReplicas": "2"}`)}}
-		}, []string{"spec.parameters.reliability.minReplicas: Invalid value: ", "without quotes"}},
-		"a misspelt group of parameters": {func(g *v1beta1.Gate) {
-			g.Spec.Policies = []v1beta1.PolicySource{{Builtin: "reliability"}}
-			g.Spec.Parameters = map[string]apiextensionsv1.JSON{"relyability": {Raw: []byte(`{}`)}}
-		}, []string{"spec.parameters.relyability: Invalid value: ", "write reliability"}},
-		"parameters of policies in a ConfigMap": {func(g *v1beta1.Gate) {
-			g.Spec.Policies = []v1beta1.PolicySource{{ConfigMap: &v1beta1.NamespacedName{Name: "house", Namespace: "sluice-system"}}}
-			g.Spec.Parameters = map[string]apiextensionsv1.JSON{"house": {Raw: []byte(`{"x": [1]}`)}}
-		}, nil},
-		"a pattern for any host": {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "**/web" }, []string{"spec.images[0].match", "written out"}},
-		"a window that never opens": {func(g *v1beta1.Gate) {
-			window := v1beta1.PromotionWindow{Kind: v1beta1.PromotionWindowDeny, Schedule: "0 0 30 2 *", Duration: metav1.Duration{Duration: time.Hour}}
-			g.Spec.PromotionWindows = []v1beta1.PromotionWindow{window}
-		}, []string{"spec.promotionWindows[0].schedule", "never open"}},
-		"a time zone that there is not": {func(g *v1beta1.Gate) {
-			window := v1beta1.PromotionWindow{Kind: v1beta1.PromotionWindowDeny, Schedule: "0 0 * * *", TimeZone: "Europe/Bonn", Duration: metav1.Duration{Duration: time.Hour}}
-			g.Spec.PromotionWindows = []v1beta1.PromotionWindow{window}
-		}, []string{"spec.promotionWindows[0].timeZone", "Europe/Bonn"}},
-		"an empty pattern": {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "" }, []string{"spec.images[0].match"}},
-		"a key that is none": {func(g *v1beta1.Gate) { g.Spec.Images[0].Authorities[0].Key.Inline = "top secret" },
-			[]string{"spec.images[0].authorities[0].key.inline", "(not shown)"}},
-		"one name for two authorities": {func(g *v1beta1.Gate) {
-			g.Spec.Images[0].Authorities = append(g.Spec.Images[0].Authorities, g.Spec.Images[0].Authorities[0])
-		}, []string{"spec.images[0].authorities[1].name"}},
-		"one key under two names": {func(g *v1beta1.Gate) {
-			twin := v1beta1.Authority{Name: "twin", Key: &v1beta1.PublicKey{Inline: "\n" + strings.ReplaceAll(g.Spec.Images[0].Authorities[0].Key.Inline, "\n", "\r\n")}}
-			g.Spec.Images[0].Authorities = append(g.Spec.Images[0].Authorities, twin)
-		}, []string{"spec.images[0].authorities[1].key.inline", "authority twin has the same key as authority release-key"}},
-		"two keys": {func(g *v1beta1.Gate) {
-			keys, _ := twoKeys()
-			g.Spec.Images[0].Authorities = append(g.Spec.Images[0].Authorities, v1beta1.Authority{Name: "other", Key: &v1beta1.PublicKey{Inline: keys[1].PublicPEM}})
-		}, nil},
-		"one key in two rules": {func(g *v1beta1.Gate) {
-			other := *g.Spec.Images[0].DeepCopy()
-			other.Match += "/other"
-			g.Spec.Images = append(g.Spec.Images, other)
-		}, nil},
-		"a selector that is none": {func(g *v1beta1.Gate) {
-			g.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": ""}}
-		}, []string{"spec.match", "objectSelector"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStand(t)
-			g := s.gate("prod")
-			c.change(&g)
-			errs := gather.ValidateGate(&g)
-			if (len(errs) == 0) != (c.says == nil) {
-				t.Fatalf("errors: %v", errs)
-			}
-			for _, want := range c.says {
-				if !strings.Contains(errs.ToAggregate().Error(), want) {
-					t.Errorf("%q is not said: %v", want, errs)
-				}
-			}
-			if len(errs) > 0 && strings.Contains(errs.ToAggregate().Error(), strings.Split(s.key.PublicPEM, "\n")[1]) {
-				t.Error("a key is shown")
-			}
-			if len(errs) > 0 && strings.Contains(errs.ToAggregate().Error(), "top secret") {
-				t.Error("a key that may be a private one is shown")
-			}
-		})
 	}
 }
 

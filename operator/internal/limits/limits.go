@@ -204,7 +204,9 @@ const (
 	PolicySteps = 1_000_000
 	// PolicyBuiltinBytes is how much text and how many collections (at 16 bytes per
 	// element) the built-in functions may make for the policies of one source over one
-	// object. Without it forty lines that double a string would take the process down.
+	// object; values of more than PolicyElementParts parts that comprehensions and rules
+	// are made of count with them. Without it forty lines that double a string would take
+	// the process down.
 	PolicyBuiltinBytes = 16 << 20
 	// PolicyGrace is how long an evaluation may take to notice that its deadline is over.
 	// One that does not is inside a single call that cannot be interrupted; it is left
@@ -217,9 +219,13 @@ const (
 	// PolicyBodyExpressions is how many conditions one rule body may have; the compiler's
 	// time grows with their square, and 20 000 take three seconds.
 	PolicyBodyExpressions = 1000
-	// PolicyValueParts is how many parts a value may have that a rule writes out of other
-	// values: [x, x] of [y, y] and so on doubles with each, and cannot be interrupted.
+	// PolicyValueParts is how many parts a value may have that rules and functions write out
+	// of other values: [x, x] of [y, y] and so on doubles with each, and cannot be
+	// interrupted.
 	PolicyValueParts = 100_000
+	// PolicyElementParts is up to how many parts an element of a comprehension, or a value of
+	// a rule, is free: a step for each bounds those. A million of three parts are 180 MiB.
+	PolicyElementParts = 4
 	// PolicyCompile is for compiling one source. The whole library takes 40 ms.
 	PolicyCompile = 5 * time.Second
 	// CompiledPolicies is how many sources are kept compiled: the library's nine groups

@@ -1,8 +1,13 @@
 // Package metrics holds the operator's own Prometheus metrics. No label carries an
-// object's name: the number of series does not grow with the fleet.
+// object's name but that of a Gate, whose series go with it: the number of series does not
+// grow with the fleet, nor with time.
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Set is the metrics of one process.
 type Set struct {
@@ -19,8 +24,12 @@ type Set struct {
 	// done (healed, reported).
 	Drift *prometheus.CounterVec
 	// Attestations counts what became of evidence that Gates have written, by Gate and result
-	// (written, present, failed). There are few Gates, and they are no Workloads.
+	// (written, present, failed). There are few Gates, and they are no Workloads. It is
+	// written by Attested and Forget alone.
 	Attestations *prometheus.CounterVec
+
+	// gates keeps a Gate that is forgotten from being counted a moment later.
+	gates sync.Mutex
 }
 
 // New makes the metrics and registers them.
@@ -50,5 +59,19 @@ func New(registry prometheus.Registerer) *Set {
 	return s
 }
 
-// Attested counts one piece of evidence that a Gate has written.
-func (s *Set) Attested(gate, result string) { s.Attestations.WithLabelValues(gate, result).Inc() }
+// Attested counts one piece of evidence that a Gate has written, if there says that the Gate
+// is there. From when Forget is called for a Gate, there has to say that it is not.
+func (s *Set) Attested(gate, result string, there func() bool) {
+	s.gates.Lock()
+	defer s.gates.Unlock()
+	if there() {
+		s.Attestations.WithLabelValues(gate, result).Inc()
+	}
+}
+
+// Forget takes away the series of a Gate that was deleted.
+func (s *Set) Forget(gate string) {
+	s.gates.Lock()
+	defer s.gates.Unlock()
+	s.Attestations.DeletePartialMatch(prometheus.Labels{"gate": gate})
+}

@@ -12,6 +12,8 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/metrics"
 )
 
+func there() bool { return true }
+
 func filled() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	s := metrics.New(registry)
@@ -20,7 +22,7 @@ func filled() *prometheus.Registry {
 	s.Drift.WithLabelValues("Service", "healed").Add(2)
 	s.DecisionSeconds.WithLabelValues("reconcile").Observe(.01)
 	s.StatusWrites.Inc()
-	s.Attestations.WithLabelValues("e2e", "written").Inc()
+	s.Attested("e2e", "written", there)
 	return registry
 }
 
@@ -57,5 +59,34 @@ func TestNew_NamesNoObjects(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestForget_TakesEverySeriesOfAGateAndNoOther(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	s := metrics.New(registry)
+	for _, gate := range []string{"old", "e2e"} {
+		for _, result := range []string{"written", "present", "failed"} {
+			s.Attested(gate, result, there)
+		}
+	}
+	s.Forget("old")
+	s.Attested("old", "failed", func() bool { return false })
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := map[string]int{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			for _, l := range m.Label {
+				if l.GetName() == "gate" {
+					series[l.GetValue()]++
+				}
+			}
+		}
+	}
+	if series["old"] != 0 || series["e2e"] != 3 {
+		t.Errorf("series by Gate: %v", series)
 	}
 }

@@ -1,10 +1,7 @@
 package promote_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,26 +14,8 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/overlaydiff"
 	"github.com/sluice-dev/sluice/operator/internal/promote"
 	"github.com/sluice-dev/sluice/operator/internal/report"
+	"github.com/sluice-dev/sluice/operator/internal/testkit/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s is not what it was (go test -update writes it anew):\n%s", name, got)
-	}
-}
 
 func state(apiVersion string, change func(*v1beta1.WorkloadSpec)) promote.State {
 	w := &v1beta1.Workload{}
@@ -168,16 +147,16 @@ func text() promote.Text {
 
 func TestText_Body(t *testing.T) {
 	allowed := text()
-	golden(t, "allowed.md", allowed.Body())
-	golden(t, "message.txt", allowed.Message())
+	golden.Compare(t, "allowed.md", allowed.Body())
+	golden.Compare(t, "message.txt", allowed.Message())
 	denied := text()
 	denied.Judged = verdict(gate.OutcomeDeny, "there are fewer than 2")
 	denied.Evidence[0].Links[0].Verdict, denied.Evidence[0].Links[0].Message = gate.OutcomeDeny, "image has no evidence"
 	denied.Frozen, denied.Forced = "prod takes no promotions now", "an outage"
-	golden(t, "denied.md", denied.Body())
+	golden.Compare(t, "denied.md", denied.Body())
 	rollback := text()
 	rollback.From, rollback.Asked, rollback.Evidence, rollback.Notes = "", false, nil, nil
-	golden(t, "rollback.md", rollback.Body())
+	golden.Compare(t, "rollback.md", rollback.Body())
 }
 
 func TestText_IsTheSameEachTime(t *testing.T) {

@@ -1,10 +1,7 @@
 package render_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -24,9 +21,8 @@ import (
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/render"
+	"github.com/sluice-dev/sluice/operator/internal/testkit/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // full is a Deployment with everything that a Workload can ask for.
 func full() *v1beta1.Workload {
@@ -121,19 +117,7 @@ func TestChildren_AreTheGoldenOnes(t *testing.T) {
 	for name, w := range map[string]*v1beta1.Workload{"deployment": full(), "statefulset": database(), "least": least(), "patched": patched} {
 		t.Run(name, func(t *testing.T) {
 			got := text(t, children(t, w))
-			file := filepath.Join("testdata", name+".yaml")
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != string(want) {
-				t.Errorf("it renders to other bytes than %s; look at the difference after go test -update:\n%s", file, got)
-			}
+			golden.Compare(t, name+".yaml", got)
 			for range 100 {
 				if again := text(t, children(t, w)); again != got {
 					t.Fatalf("the same Workload renders to\n%s\nand\n%s", got, again)

@@ -5,11 +5,8 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -20,9 +17,8 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/report"
+	"github.com/sluice-dev/sluice/operator/internal/testkit/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // encoders by the name of their golden file.
 var encoders = map[string]func(io.Writer, report.Run) error{
@@ -84,19 +80,7 @@ func TestFormats_AreTheGoldenOnes(t *testing.T) {
 	for name := range encoders {
 		t.Run(name, func(t *testing.T) {
 			got := encode(t, name, run())
-			file := filepath.Join("testdata", name)
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != string(want) {
-				t.Errorf("it differs from %s (-update writes it):\n%s", file, got)
-			}
+			golden.Compare(t, name, got)
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -17,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -25,11 +23,8 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/cli"
-	"github.com/sluice-dev/sluice/operator/internal/evidence"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
-	"github.com/sluice-dev/sluice/operator/internal/overlay"
-	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
 // want is the outcome of every fixture, by file name. A fixture without one fails.
@@ -78,12 +73,6 @@ var want = map[string]gate.Outcome{
 }
 
 const fixtures = "testdata/workloads"
-
-type suite struct {
-	stage  *stage.Stage
-	client client.Client
-	gates  []string
-}
 
 // TestParity_TheThreeGatesGiveTheSameBytes runs the real thing at all three: the CLI; an
 // API server that asks the operator's webhook and writes its verdict to the audit log;
@@ -175,196 +164,6 @@ func get(t *testing.T, url string) string {
 	return string(body)
 }
 
-func newSuite(t *testing.T, args ...string) *suite {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	defer cancel()
-	root, err := stage.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, err := stage.Up(ctx, stage.Options{
-		Root: root, Overlay: "kustomize/overlays/dev", Manager: filepath.Join(root, "bin", "manager"), ManagerArgs: args, Log: testLog{t},
-		AuditUsers: []string{"lab-admin"}, // as whom the tests write: the log then has the verdicts over pods too
-	})
-	if err != nil {
-		t.Fatalf("start the lab (run `make build tools` first): %v", err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			log, err := os.ReadFile(st.Manager.Log())
-			t.Logf("the operator's log ends with (%v): %s", err, log[max(0, len(log)-4000):])
-		}
-		if err := st.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	s := &suite{stage: st}
-	if s.client, err = client.New(quiet(st.Cluster.Config()), client.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	s.prepare(ctx, t)
-	return s
-}
-
-func (s *suite) prepare(ctx context.Context, t *testing.T) {
-	t.Helper()
-	if _, err := s.stage.Push("shop/report:0.9.0"); err != nil {
-		t.Fatal(err)
-	}
-	digest, err := s.stage.Push("shop/bundled:1.0.0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.stage.Key.SignBundle(s.stage.RegistryAddress+"/shop/bundled", digest); err != nil {
-		t.Fatal(err)
-	}
-	latest, err := testkit.PushImage(s.stage.RegistryAddress+"/shop/cache:latest", "shop/cache:7.2.4")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.stage.Sign("shop/cache:latest", latest); err != nil {
-		t.Fatal(err)
-	}
-	own, err := testkit.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	attestor := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Secret",
-		"metadata":   map[string]any{"name": "parity-attestor", "namespace": stage.OperatorNamespace},
-		"stringData": map[string]any{"cosign.pub": own.PublicPEM},
-	}}
-	root := s.signWithoutKey(t, own)
-	if err := s.stage.Cluster.Apply(ctx, append(s.objects(t, "testdata/gates.yaml"), root, attestor.DeepCopy())); err != nil {
-		t.Fatal(err)
-	}
-	s.exempt(ctx, t)
-	s.gates = []string{"testdata/gates.yaml", "testdata/exemptions.yaml", manifest(t, s.stage.SignerManifest()), manifest(t, root), manifest(t, attestor)}
-}
-
-// exempt applies the Exemptions. One that has expired is refused when it is created, so
-// that it is given a later end first.
-func (s *suite) exempt(ctx context.Context, t *testing.T) {
-	t.Helper()
-	for _, e := range s.objects(t, "testdata/exemptions.yaml") {
-		first := e.DeepCopy()
-		if err := unstructured.SetNestedField(first.Object, "2099-01-01T00:00:00Z", "spec", "expires"); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.stage.Cluster.Apply(ctx, []*unstructured.Unstructured{first}); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.stage.Cluster.Apply(ctx, []*unstructured.Unstructured{e}); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// signWithoutKey pushes what a Sigstore of its own vouches for, and what the key attests,
-// with evidence of the environment itself by a key of its own, and returns the ConfigMap with
-// the trusted root.
-func (s *suite) signWithoutKey(t *testing.T, own *testkit.Key) *unstructured.Unstructured {
-	t.Helper()
-	sigstore, err := testkit.NewSigstore()
-	if err != nil {
-		t.Fatal(err)
-	}
-	workflow := testkit.Identity{Subject: "https://git.example.com/shop/ledger/release.yml@refs/tags/v1", Issuer: "https://issuer.example.com"}
-	stranger := testkit.Identity{Subject: "https://git.example.com/shop/ledger/test.yml@refs/heads/main", Issuer: "https://issuer.example.com"}
-	for repository, sign := range map[string]func(repository, digest string) error{
-		"keyless/ledger":   func(r, d string) error { return sigstore.SignBundle(workflow, r, d) },
-		"keyless/older":    func(r, d string) error { return sigstore.SignTag(workflow, r, d) },
-		"keyless/stranger": func(r, d string) error { return sigstore.SignBundle(stranger, r, d) },
-		"scanned/passed": func(r, d string) error {
-			return s.stage.Key.AttestBundle(r, d, "https://scans.example.com/v1", map[string]any{"result": "PASSED"})
-		},
-		"scanned/failed": func(r, d string) error {
-			return s.stage.Key.AttestTag(r, d, "https://scans.example.com/v1", map[string]any{"result": "FAILED"})
-		},
-		"promoted/passed": func(r, d string) error {
-			return summary(s.stage.Key, r, d, "e2e", evidence.Passed, time.Minute)
-		},
-		"promoted/failed": func(r, d string) error {
-			return summary(s.stage.Key, r, d, "e2e", evidence.Failed, time.Minute)
-		},
-		"promoted/ci": func(r, d string) error {
-			return summary(s.stage.Key, r, d, "ci", evidence.Passed, time.Minute)
-		},
-		"promoted/late": func(r, d string) error {
-			return summary(s.stage.Key, r, d, "e2e", evidence.Passed, 25*time.Hour)
-		},
-		"promoted/returned": func(r, d string) error {
-			return errors.Join(summary(s.stage.Key, r, d, "e2e", evidence.Passed, 25*time.Hour), summary(own, r, d, "parity", evidence.Passed, 24*time.Hour))
-		},
-		"promoted/none": func(_, _ string) error { return nil },
-	} {
-		digest, err := s.stage.Push(repository + ":1.0.0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := sign(s.stage.RegistryAddress+"/"+repository, digest); err != nil {
-			t.Fatal(err)
-		}
-	}
-	root, err := sigstore.TrustedRootJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"name": "sigstore-root", "namespace": stage.OperatorNamespace},
-		"data":     map[string]any{"trusted_root.json": string(root)},
-	}}
-}
-
-// summary attaches evidence of an environment, of some time ago.
-func summary(key *testkit.Key, repository, digest, environment string, result evidence.Result, ago time.Duration) error {
-	statement, err := evidence.Summary{
-		Subjects: []string{digest}, Verifier: evidence.Verifier(environment), Time: time.Now().Add(-ago), Resource: repository, Result: result,
-	}.Statement()
-	if err != nil {
-		return err
-	}
-	bundle, err := key.SignPayload("application/vnd.in-toto+json", statement)
-	if err != nil {
-		return err
-	}
-	return testkit.StoreBundle(repository, digest, bundle, evidence.PredicateType)
-}
-
-// manifest writes an object to a file.
-func manifest(t *testing.T, u *unstructured.Unstructured) string {
-	t.Helper()
-	raw, err := u.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), u.GetName()+".json")
-	if err := os.WriteFile(file, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
-func (s *suite) objects(t *testing.T, file string) []*unstructured.Unstructured {
-	t.Helper()
-	read, err := overlay.Read("", file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []*unstructured.Unstructured
-	for _, o := range read {
-		out = append(out, o.Unstructured)
-	}
-	return out
-}
-
-func (s *suite) fixture(t *testing.T, name string) *unstructured.Unstructured {
-	t.Helper()
-	return s.objects(t, filepath.Join(fixtures, name+".yaml"))[0]
-}
-
 // check is the verdicts of the pull request.
 func (s *suite) check(t *testing.T, name string) []byte {
 	t.Helper()
@@ -453,15 +252,6 @@ func (s *suite) admission(t *testing.T, u *unstructured.Unstructured, blocked bo
 	return nil
 }
 
-func (s *suite) removeWebhook(t *testing.T) {
-	t.Helper()
-	config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	config.Name = "sluice"
-	if err := s.client.Delete(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // reconcile stores the fixture and returns what the operator says of it.
 func (s *suite) reconcile(t *testing.T, name string) v1beta1.GateStatus {
 	t.Helper()
@@ -507,11 +297,4 @@ func decode(t *testing.T, raw []byte) []gate.Verdict {
 func outcome(t *testing.T, raw []byte) gate.Outcome {
 	t.Helper()
 	return gate.Worst(decode(t, raw)).Outcome
-}
-
-type testLog struct{ t *testing.T }
-
-func (l testLog) Write(p []byte) (int, error) {
-	l.t.Log(strings.TrimSpace(string(p)))
-	return len(p), nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,9 +20,9 @@ const operatorUser = "system:serviceaccount:" + stage.OperatorNamespace + ":" + 
 
 // unseen are rights that a run in the lab need not show, each with the reason it is there.
 var unseen = map[right]string{
-	{"", "sluice.dev", "workloads/finalizers", "update"}: "asked for by the admission plugin OwnerReferencesPermissionEnforcement, " +
+	{"", "sluice.dev", "workloads/finalizers", "", "update"}: "asked for by the admission plugin OwnerReferencesPermissionEnforcement, " +
 		"which OpenShift has and the lab has not: children block the deletion of their owner",
-	{"", "apps", "controllerrevisions", "get"}: "read past the cache when that lags behind the operator's own write (catchUp)",
+	{"", "apps", "controllerrevisions", "", "get"}: "read past the cache when that lags behind the operator's own write (catchUp)",
 }
 
 // TestRights_AreThoseThatTheOperatorUses runs the operator with its own rights through
@@ -46,11 +47,7 @@ func TestRights_AreThoseThatTheOperatorUses(t *testing.T) {
 			t.FailNow()
 		}
 	}
-	root, err := stage.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	rights := granted(t, filepath.Join(root, "kustomize", "base", "rbac", "role.yaml"))
+	rights := granted(t, roles(t))
 	used, refused := asked(t, w.stage.Cluster.AuditLog(), operatorUser)
 	slices.Sort(refused)
 	for _, r := range slices.Compact(refused) {
@@ -67,6 +64,59 @@ func TestRights_AreThoseThatTheOperatorUses(t *testing.T) {
 			t.Errorf("%s is not granted any more: take it out of the table", r)
 		}
 	}
+}
+
+// TestRights_OfSecretsThoseOfOneNameAreWritten: by a right to write others the operator
+// could put its own key in the place of whoever signs.
+func TestRights_OfSecretsThoseOfOneNameAreWritten(t *testing.T) {
+	for _, r := range unnamed(granted(t, roles(t))) {
+		t.Errorf("%s, whatever its name is: name those that are written in the kubebuilder:rbac markers", r)
+	}
+}
+
+// TestRights_OneThatIsTooWideIsFound holds the two judges above against roles that are
+// wider than what was asked for.
+func TestRights_OneThatIsTooWideIsFound(t *testing.T) {
+	const own = "sluice-webhook-certificate"
+	update := func(name string) right { return right{stage.OperatorNamespace, "", "secrets", name, "update"} }
+	used := map[right]int{update(own): 3, {stage.OperatorNamespace, "", "secrets", "", "create"}: 1}
+	for name, c := range map[string]struct {
+		rule                  string
+		wantUnused, wantWrite []right
+	}{
+		"the one that is written":              {"resourceNames: [" + own + "], verbs: [update]", nil, nil},
+		"another besides":                      {"resourceNames: [" + own + ", signing-key], verbs: [update]", []right{update("signing-key")}, nil},
+		"another alone":                        {"resourceNames: [signing-key], verbs: [update]", []right{update("signing-key")}, nil},
+		"every one":                            {"verbs: [update]", nil, []right{update("")}},
+		"every one, besides the one by name":   {"verbs: [update]}\n- {apiGroups: [''], resources: [secrets], resourceNames: [" + own + "], verbs: [update]", []right{update("")}, []right{update("")}},
+		"to make one, which cannot be bounded": {"verbs: [create]", nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "role.yaml")
+			role := "kind: Role\napiVersion: rbac.authorization.k8s.io/v1\nmetadata: {name: sluice-manager, namespace: " + stage.OperatorNamespace +
+				"}\nrules:\n- {apiGroups: [''], resources: [secrets], " + c.rule + "}\n"
+			if err := os.WriteFile(file, []byte(role), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			rights := granted(t, file)
+			if got := unused(rights, used); !slices.Equal(got, c.wantUnused) {
+				t.Errorf("unused are %v, want %v", got, c.wantUnused)
+			}
+			if got := unnamed(rights); !slices.Equal(got, c.wantWrite) {
+				t.Errorf("unnamed are %v, want %v", got, c.wantWrite)
+			}
+		})
+	}
+}
+
+// roles is the file of the operator's Role and ClusterRole.
+func roles(t *testing.T) string {
+	t.Helper()
+	root, err := stage.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(root, "kustomize", "base", "rbac", "role.yaml")
 }
 
 // unruled has absence looked for past the caches: a Gate may have come a moment before.

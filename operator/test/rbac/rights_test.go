@@ -19,13 +19,16 @@ import (
 )
 
 // right is one thing that may be done. It is of one namespace, or of all where that is
-// empty.
-type right struct{ namespace, group, resource, verb string }
+// empty, and of one object, or of every name where that is empty.
+type right struct{ namespace, group, resource, name, verb string }
 
 func (r right) String() string {
 	where := r.resource
 	if r.group != "" {
 		where += "." + r.group
+	}
+	if r.name != "" {
+		where += " " + r.name
 	}
 	if r.namespace != "" {
 		where += " in " + r.namespace
@@ -56,6 +59,10 @@ func granted(t *testing.T, file string) []right {
 
 func rightsOf(t *testing.T, namespace string, rule rbacv1.PolicyRule) []right {
 	t.Helper()
+	names := rule.ResourceNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
 	var out []right
 	for _, group := range rule.APIGroups {
 		for _, resource := range rule.Resources {
@@ -63,7 +70,9 @@ func rightsOf(t *testing.T, namespace string, rule rbacv1.PolicyRule) []right {
 				if slices.Contains([]string{group, resource, verb}, "*") {
 					t.Errorf("a wildcard is granted: %v", rule)
 				}
-				out = append(out, right{namespace, group, resource, verb})
+				for _, name := range names {
+					out = append(out, right{namespace, group, resource, name, verb})
+				}
 			}
 		}
 	}
@@ -106,34 +115,39 @@ func asked(t *testing.T, log, user string) (used map[right]int, refused []string
 
 // needed is what a request takes. A server-side apply that makes the object takes the
 // right to create besides that to patch. A watch that begins with what is there is made of
-// a list and a watch on API servers that do not know such ones.
+// a list and a watch on API servers that do not know such ones. To create takes no name,
+// though the log has one.
 func needed(e *auditv1.Event) []right {
 	resource := e.ObjectRef.Resource
 	if e.ObjectRef.Subresource != "" {
 		resource += "/" + e.ObjectRef.Subresource
 	}
-	out := []right{{e.ObjectRef.Namespace, e.ObjectRef.APIGroup, resource, e.Verb}}
+	of := right{e.ObjectRef.Namespace, e.ObjectRef.APIGroup, resource, e.ObjectRef.Name, e.Verb}
+	if e.Verb == "create" {
+		of.name = ""
+	}
+	out := []right{of}
 	if e.Verb == "patch" && e.ResponseStatus != nil && e.ResponseStatus.Code == 201 {
-		out = append(out, right{e.ObjectRef.Namespace, e.ObjectRef.APIGroup, resource, "create"})
+		out = append(out, right{of.namespace, of.group, of.resource, "", "create"})
 	}
 	if e.Verb == "watch" && strings.Contains(e.RequestURI, "sendInitialEvents=true") {
-		out = append(out, right{e.ObjectRef.Namespace, e.ObjectRef.APIGroup, resource, "list"})
+		out = append(out, right{of.namespace, of.group, of.resource, of.name, "list"})
 	}
 	return out
 }
 
-// unused are the rights that no request needed. Of two rights that both allow a request,
-// the one of its namespace counts.
+// unused are the rights that no request needed. Of several rights that all allow a request,
+// the narrowest counts: that of its namespace before that of all, and of those the one that
+// names its object.
 func unused(rights []right, used map[right]int) []right {
 	count := map[right]int{}
 	for u, n := range used {
-		own, everywhere := u, u
-		everywhere.namespace = ""
-		if u.namespace != "" && slices.Contains(rights, own) {
-			count[own] += n
-			continue
+		allowing := []right{u, u, u, u}
+		allowing[1].name, allowing[3].name = "", ""
+		allowing[2].namespace, allowing[3].namespace = "", ""
+		if i := slices.IndexFunc(allowing, func(r right) bool { return slices.Contains(rights, r) }); i >= 0 {
+			count[allowing[i]] += n
 		}
-		count[everywhere] += n
 	}
 	var out []right
 	for _, r := range rights {
@@ -142,5 +156,19 @@ func unused(rights []right, used map[right]int) []right {
 		}
 	}
 	slices.SortFunc(out, func(a, b right) int { return cmp.Compare(a.String(), b.String()) })
+	return out
+}
+
+// unnamed are the rights to write Secrets of any name that are there. What a Secret holds
+// may be another's key, so each that is written is named. To create is no such right: it
+// takes nothing that is there away, and cannot be bounded by name.
+func unnamed(rights []right) []right {
+	var out []right
+	for _, r := range rights {
+		resource, _, _ := strings.Cut(r.resource, "/")
+		if r.group == "" && resource == "secrets" && r.name == "" && !slices.Contains([]string{"get", "list", "watch", "create"}, r.verb) {
+			out = append(out, r)
+		}
+	}
 	return out
 }

@@ -83,6 +83,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, m ctrl.Manager, refer
 		Watches(&v1beta1.Workload{}, handler.EnqueueRequestsFromMapFunc(r.dependents)).
 		Watches(&v1beta1.Workload{}, handler.EnqueueRequestsFromMapFunc(awaited)).
 		Watches(&v1beta1.Gate{}, everyone).
+		Watches(&v1beta1.Gate{}, r.forgetGate()).
 		Watches(&v1beta1.Exemption{}, everyone).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(ofClaim)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.inNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).

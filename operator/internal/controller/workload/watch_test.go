@@ -59,6 +59,12 @@ func (t *tally) of(w *v1beta1.Workload) int {
 	return t.counts[w.Namespace+"/"+w.Name]
 }
 
+// shown are the metrics of the manager's reconciler, and counting counts evidence in them.
+var (
+	shown    = prometheus.NewRegistry()
+	counting func(gate, result string)
+)
+
 // startManager runs the controller as cmd/manager does.
 func startManager() (stop func() error, err error) {
 	m, err := ctrl.NewManager(access, ctrl.Options{
@@ -84,11 +90,12 @@ func startManager() (stop func() error, err error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	reads, loader := registry.New(registry.Options{}), trust.New(trust.Options{})
+	reads, loader, set := registry.New(registry.Options{}), trust.New(trust.Options{}), metrics.New(shown)
+	counting = Counts(m.GetClient(), set)
 	r := &Reconciler{
 		Client: m.GetClient(), Live: m.GetAPIReader(), Names: names, Judge: gather.NewJudge(facts(m.GetClient(), references), reads, loader),
-		Notary: notary.New(notary.Options{Registry: reads, Keys: loader, Now: time.Now, Count: func(string, string) {}}),
-		Events: m.GetEventRecorder("sluice"), Metrics: metrics.New(prometheus.NewRegistry()), Observe: judged.add, Analysis: Unmeasured{}, Now: time.Now,
+		Notary: notary.New(notary.Options{Registry: reads, Keys: loader, Now: time.Now, Count: counting}),
+		Events: m.GetEventRecorder("sluice"), Metrics: set, Observe: judged.add, Analysis: Unmeasured{}, Now: time.Now,
 		Shard: labels.SelectorFromSet(labels.Set{watched: "yes"}),
 	}
 	if err := r.SetupWithManager(ctx, m, references, names, Pace{Workers: 4, RetryBase: time.Second, RetryMax: time.Minute}); err != nil {

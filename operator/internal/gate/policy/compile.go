@@ -84,6 +84,7 @@ func compileSet(set gate.PolicySet) (_ *compiled, err error) {
 	}
 	setManners(compiler, found)
 	meterCalls(compiler)
+	meterValues(compiler)
 	return prepare(compiler, found)
 }
 

@@ -35,7 +35,7 @@ func (m *meter) Cancelled() bool {
 // once that is too much.
 func (m *meter) charge(bytes int) error {
 	if bytes < 0 || bytes > limits.PolicyBuiltinBytes-m.bytes {
-		m.exceed(fmt.Sprintf("its functions make more than %d bytes (limits.PolicyBuiltinBytes)", limits.PolicyBuiltinBytes))
+		m.exceed(fmt.Sprintf("its functions and values make more than %d bytes (limits.PolicyBuiltinBytes)", limits.PolicyBuiltinBytes))
 		return errTooLarge
 	}
 	m.bytes += bytes

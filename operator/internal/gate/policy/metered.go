@@ -12,6 +12,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/topdown"
 	"github.com/open-policy-agent/opa/v1/topdown/builtins"
+	"github.com/open-policy-agent/opa/v1/types"
 
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
@@ -81,7 +82,8 @@ func meterCalls(compiler *ast.Compiler) {
 
 // meteredFunctions are the query options that define what meterCalls refers to.
 var meteredFunctions = sync.OnceValue(func() []func(*rego.Rego) {
-	options := make([]func(*rego.Rego), 0, len(metered)+4)
+	options := make([]func(*rego.Rego), 0, len(metered)+5)
+	options = append(options, rego.FunctionDyn(&rego.Function{Name: madeName, Decl: types.NewFunction(types.Args(types.N), types.B)}, made))
 	for _, name := range sortedKeys(metered) {
 		declared := &rego.Function{Name: meteredPrefix + name, Decl: ast.BuiltinMap[name].Decl}
 		options = append(options, rego.FunctionDyn(declared, charged(name, metered[name])))
@@ -117,6 +119,25 @@ func charged(name string, before estimate) rego.BuiltinDyn {
 		}
 		return result, nil
 	}
+}
+
+// madeName is what meterValues has called: no policy can write it.
+const madeName = meteredPrefix + "value"
+
+// made charges a value of as many parts as its operand says.
+func made(bctx rego.BuiltinContext, operands []*ast.Term) (*ast.Term, error) {
+	m, ok := bctx.Cancel.(*meter)
+	if !ok {
+		return nil, errors.New("evaluated without a meter")
+	}
+	parts, err := builtins.IntOperand(operands[0].Value, 1)
+	if err == nil {
+		err = m.charge(product(parts, elementBytes))
+	}
+	if err != nil {
+		return nil, refusal("a value of many parts", bctx, err)
+	}
+	return ast.InternedTerm(true), nil
 }
 
 // refusal has the form of the errors that OPA's functions give.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate/policy"
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
 const (
@@ -191,47 +192,23 @@ func peak(cmd *exec.Cmd) int64 {
 	return usage.Maxrss
 }
 
+// fleet writes the Workloads, overlays over them, Gates with and without policies, and as
+// many policies for conftest.
 func fleet(dir string) error {
+	in := func(name string) string { return filepath.Join(dir, name) }
 	write := func(name, content string) error {
-		file := filepath.Join(dir, name)
-		return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600))
+		return errors.Join(os.MkdirAll(filepath.Dir(in(name)), 0o755), os.WriteFile(in(name), []byte(content), 0o600))
 	}
-	var resources strings.Builder
 	var failed error
-	for i := range workloads {
-		fmt.Fprintf(&resources, "- w%d.yaml\n", i)
-		failed = errors.Join(failed, write(fmt.Sprintf("fleet/base/w%d.yaml", i), fmt.Sprintf(workload, i)))
-	}
 	for i := range policies() {
 		failed = errors.Join(failed, write(fmt.Sprintf("policy/p%d.rego", i), fmt.Sprintf(rego, i)))
 	}
-	const head = "apiVersion: sluice.dev/v1beta1\nkind: Gate\nmetadata: {name: prod}\nspec:\n  environment: prod\n  match: {namespaceSelector: {matchLabels: {environment: prod}}}\n  images: [{match: registry.example.com/**, require: none}]\n"
-	const namespace = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {environment: prod}}\n"
 	return errors.Join(failed,
-		write("fleet/base/kustomization.yaml", "resources:\n"+resources.String()),
-		write("fleet/overlay/kustomization.yaml", "resources: [../base]\n"),
+		testkit.WriteFleet(in("fleet"), workloads),
 		write("fleet/labels/kustomization.yaml", "resources: [../base]\nlabels: [{pairs: {team: shop}}]\n"),
-		write("fleet/gate/gate.yaml", head+"  policies: [{builtin: "+strings.Join(groups, "}, {builtin: ")+"}]\n"+namespace),
-		write("fleet/none/gate.yaml", head+namespace))
+		testkit.WriteGate(in("fleet/gate"), groups...),
+		testkit.WriteGate(in("fleet/none")))
 }
-
-const workload = `apiVersion: sluice.dev/v1beta1
-kind: Workload
-metadata:
-  name: w%[1]d
-  namespace: shop
-spec:
-  image: registry.example.com/shop/w%[1]d:1.0.%[1]d
-  replicas: 3
-  ports:
-  - {name: http, port: 8080}
-  resources:
-    requests: {cpu: 100m, memory: 128Mi}
-    limits: {memory: 256Mi}
-  probes:
-    readiness:
-      httpGet: {path: /ready, port: http}
-`
 
 // rego is what conftest is given: one look at the Workload, where ours look at each of
 // its children.
