@@ -327,6 +327,9 @@ const (
 	RegistryCall = 5 * time.Second
 	// RegistryPush is for attaching evidence to one image: eight requests, and three tries.
 	RegistryPush = 30 * time.Second
+	// BundlePush is for pushing a policy bundle: BundleLayers at three requests of 20 ms each,
+	// eight at a time, are 2 s, and BundleBytes over a slow line some more.
+	BundlePush = 2 * time.Minute
 	// Attestation is for one attestation in all: an index of 64 images takes 65 pushes, at
 	// eight requests of 20 ms each ten seconds. What is not done then is done at the next try.
 	Attestation = 2 * time.Minute
