@@ -184,7 +184,7 @@ func TestCheck_JudgesAgainWhenABundleIsAnother(t *testing.T) {
 				_, _ = w.Write([]byte(noWorkload))
 			}))
 		}, "a layer is not what the manifest describes"},
-		"a registry that is down": {func(_ *testing.T, k *kept, _ string) { k.registry.Close() }, "cannot read signatures"},
+		"a registry that is down": {func(_ *testing.T, k *kept, _ string) { k.registry.Close() }, "cannot list referrers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newKept(t)

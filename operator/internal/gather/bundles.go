@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -182,12 +184,17 @@ func (b *bundles) verified(ctx context.Context, w wantedBundle) (_ gate.PolicySe
 	return set, true
 }
 
-// told is an error with what to do about it.
+// told is an error with what to do about it, without the repository, which is told already.
 func told(err error) string {
-	if known := new(registry.Error); errors.As(err, &known) {
-		return known.Error()
+	known := new(registry.Error)
+	if !errors.As(err, &known) {
+		return err.Error()
 	}
-	return err.Error()
+	what, remedy := strings.TrimPrefix(known.What(), known.Repository+": "), known.Remedy()
+	if known.Status == http.StatusUnauthorized || known.Status == http.StatusForbidden {
+		remedy = "name a Secret that may read this repository in oci.registrySecret of the Gate, or log in"
+	}
+	return what + ": " + remedy
 }
 
 func (w wantedBundle) unavailable(format string, args ...any) gate.PolicySet {
