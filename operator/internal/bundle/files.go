@@ -162,7 +162,7 @@ func checkManifest(name string, content []byte) error {
 	}
 	switch {
 	case old:
-		return wrong("rewrite it with opa fmt --rego-v1, and build it with opa build", "%q says that modules are of another version of Rego than 1", name)
+		return wrong("rewrite it with opa fmt --write --v0-v1, and build it anew with opa build", "%q says that modules are of another version of Rego than 1", name)
 	case len(m.Wasm) > 0:
 		return wrong("build it with opa build --target=rego", "%q says that rules are compiled to WebAssembly, which Sluice does not evaluate", name)
 	}
