@@ -4,7 +4,7 @@ package tier
 import data.names
 
 deny contains sprintf("workload %q is in tier %q; there are %v", [input.workload.metadata.name, tier, names.tiers]) if {
-	tier := object.get(input.workload.metadata.labels, "tier", "")
+	tier := object.get(input.workload, ["metadata", "labels", "tier"], "")
 	not tier in names.tiers
 }
 
