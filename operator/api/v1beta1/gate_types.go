@@ -63,7 +63,7 @@ type NamespacedName struct {
 }
 
 // PolicySource is one set of Rego policies.
-// +kubebuilder:validation:XValidation:rule="has(self.builtin) != has(self.configMap)",message="set exactly one of builtin and configMap"
+// +kubebuilder:validation:XValidation:rule="[has(self.builtin), has(self.configMap), has(self.oci)].filter(x, x).size() == 1",message="set exactly one of builtin, configMap and oci"
 type PolicySource struct {
 	// Builtin names a group of the library that ships with Sluice.
 	// +kubebuilder:validation:MinLength=1
@@ -72,6 +72,29 @@ type PolicySource struct {
 	// ConfigMap whose keys ending in .rego are the modules.
 	// +optional
 	ConfigMap *NamespacedName `json:"configMap,omitempty"`
+	// OCI is a bundle of policies in a registry, whose signature is verified before anything
+	// in it is read.
+	// +optional
+	OCI *PolicyBundle `json:"oci,omitempty"`
+}
+
+// PolicyBundle is Rego policies in a registry, as sluice policy push, conftest push, opa build
+// and flux push write them.
+type PolicyBundle struct {
+	// Ref is repository@sha256:<digest>, with the registry's host. It takes no tag: a tag that
+	// is moved would change the policies without a change in Git.
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[^@]+/[^@/:]+@sha256:[0-9a-f]{64}$')",message="ref is registry/repository@sha256:<64 hexadecimal digits>, without a tag, which could be moved: sluice policy push prints it, and crane digest REPOSITORY:TAG the digest of what is there already"
+	Ref string `json:"ref"`
+	// Authorities any of which has to have signed the bundle.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	Authorities []Authority `json:"authorities"`
+	// RegistrySecret of type kubernetes.io/dockerconfigjson, to read the bundle with, in the
+	// operator's namespace; without it the operator's own credentials.
+	// +optional
+	RegistrySecret *NamespacedName `json:"registrySecret,omitempty"`
 }
 
 // SecretKeyRef names one key of a Secret.

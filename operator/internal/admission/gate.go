@@ -40,11 +40,6 @@ func (h *Gates) references(g *v1beta1.Gate) field.ErrorList {
 			errs = append(errs, field.Invalid(at.Child("namespace"), namespace, "has to be the operator's namespace "+h.OperatorNamespace))
 		}
 	}
-	for i, p := range g.Spec.Policies {
-		if p.ConfigMap != nil {
-			check(field.NewPath("spec", "policies").Index(i).Child("configMap"), p.ConfigMap.Namespace)
-		}
-	}
 	authorities := func(at *field.Path, all []v1beta1.Authority) {
 		for i, a := range all {
 			at := at.Child("authorities").Index(i)
@@ -60,6 +55,19 @@ func (h *Gates) references(g *v1beta1.Gate) field.ErrorList {
 				check(at.Child("keyless", "trustedRoot", "configMap"), r.ConfigMap.Namespace)
 			}
 		}
+	}
+	for i, p := range g.Spec.Policies {
+		at := field.NewPath("spec", "policies").Index(i)
+		if p.ConfigMap != nil {
+			check(at.Child("configMap"), p.ConfigMap.Namespace)
+		}
+		if p.OCI == nil {
+			continue
+		}
+		if p.OCI.RegistrySecret != nil {
+			check(at.Child("oci", "registrySecret"), p.OCI.RegistrySecret.Namespace)
+		}
+		authorities(at.Child("oci"), p.OCI.Authorities)
 	}
 	for i, rule := range g.Spec.Images {
 		authorities(field.NewPath("spec", "images").Index(i), rule.Authorities)

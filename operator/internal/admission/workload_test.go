@@ -242,6 +242,17 @@ var refusals = map[string]struct {
 	"a ConfigMap elsewhere": {func(g *v1beta1.Gate) {
 		g.Spec.Policies = []v1beta1.PolicySource{{ConfigMap: &v1beta1.NamespacedName{Name: "c", Namespace: "shop"}}}
 	}, "spec.policies[0].configMap.namespace"},
+	"a policy bundle":                 {judgesBy(func(*v1beta1.PolicyBundle) {}), ""},
+	"a policy bundle by a short name": {judgesBy(func(b *v1beta1.PolicyBundle) { b.Ref = strings.TrimPrefix(b.Ref, "registry.example.com/") }), "spec.policies[0].oci.ref: Invalid value"},
+	"a policy bundle by no pattern": {judgesBy(func(b *v1beta1.PolicyBundle) {
+		b.Authorities = []v1beta1.Authority{{Keyless: &v1beta1.Keyless{Issuer: "https://issuer.example.com", SubjectRegExp: ".*"}}}
+	}), "spec.policies[0].oci.authorities[0].keyless"},
+	"a policy bundle by a key elsewhere": {judgesBy(func(b *v1beta1.PolicyBundle) {
+		b.Authorities = []v1beta1.Authority{{Key: &v1beta1.PublicKey{Secret: elsewhere}}}
+	}), "spec.policies[0].oci.authorities[0].key.secret.namespace"},
+	"a policy bundle with a login of elsewhere": {judgesBy(func(b *v1beta1.PolicyBundle) {
+		b.RegistrySecret = &v1beta1.NamespacedName{Name: "read", Namespace: "shop"}
+	}), "spec.policies[0].oci.registrySecret.namespace"},
 	"one authority twice": {func(g *v1beta1.Gate) {
 		g.Spec.Images[0].Authorities = []v1beta1.Authority{{Name: "a", Key: &v1beta1.PublicKey{Inline: signer.PublicPEM}}, {Name: "a", Key: &v1beta1.PublicKey{Inline: signer.PublicPEM}}}
 	}, rule + ".authorities[1].name"},
@@ -267,6 +278,17 @@ var refusals = map[string]struct {
 
 // elsewhere is a key in a namespace that is not the operator's.
 var elsewhere = &v1beta1.SecretKeyRef{NamespacedName: v1beta1.NamespacedName{Name: "s", Namespace: "shop"}, Key: "k"}
+
+// judgesBy has the Gate judge by a policy bundle, changed.
+func judgesBy(change func(*v1beta1.PolicyBundle)) func(*v1beta1.Gate) {
+	return func(g *v1beta1.Gate) {
+		b := &v1beta1.PolicyBundle{
+			Ref: "registry.example.com/policies/prod@sha256:" + strings.Repeat("0", 64), Authorities: []v1beta1.Authority{{Key: &v1beta1.PublicKey{Inline: signer.PublicPEM}}},
+		}
+		change(b)
+		g.Spec.Policies = []v1beta1.PolicySource{{OCI: b}}
+	}
+}
 
 // attests has the Gate attest with a key in Vault, changed.
 func attests(change func(*v1beta1.Attest)) func(*v1beta1.Gate) {

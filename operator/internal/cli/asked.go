@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 
+	"github.com/sluice-dev/sluice/operator/internal/bundle"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/images"
@@ -19,16 +20,17 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 )
 
-// fact is one question to a registry, and its answer: what a reference stands for, or what
-// is held about a digest.
+// fact is one question to a registry, and its answer: what a reference stands for, what is
+// held about a digest, or what stands in the bundle of policies that has it.
 type fact struct {
 	Reference *images.Reference `json:",omitempty"`
+	Bundle    bool              `json:",omitempty"`
 	// Repository, Digest and Want are of a question about a digest.
 	Repository, Digest string
 	Want               gate.Want
 	// Enough is what the gate said of what was held so far, by its hash.
 	Enough map[string]bool
-	// Answer is the digest, or the hash of what is held.
+	// Answer is the digest, or the hash of what is held or stands in it.
 	Answer string
 }
 
@@ -55,12 +57,17 @@ type asked struct {
 	facts map[string]fact
 	// tags are looked up once: within one check a tag stands for one digest.
 	tags map[images.Reference]func() (string, error)
+	// bundles are read once, however many overlays are judged by Gates that name them.
+	bundles map[images.Reference]func() (bundle.Content, error)
 	// unkept says why what is decided of the answers cannot be kept; "" for no reason.
 	unkept string
 }
 
 func newAsked(from gather.Registry) *asked {
-	return &asked{from: from, facts: map[string]fact{}, tags: map[images.Reference]func() (string, error){}}
+	return &asked{
+		from: from, facts: map[string]fact{}, tags: map[images.Reference]func() (string, error){},
+		bundles: map[images.Reference]func() (bundle.Content, error){},
+	}
 }
 
 // Resolve implements gather.Registry.
@@ -70,18 +77,32 @@ func (a *asked) Resolve(ctx context.Context, ref images.Reference, keys authn.Ke
 	return digest, err
 }
 
+// Bundle implements gather.Registry.
+func (a *asked) Bundle(ctx context.Context, repository, digest string, keys authn.Keychain) (bundle.Content, error) {
+	read := func() (bundle.Content, error) { return a.from.Bundle(ctx, repository, digest, keys) }
+	if keys == nil {
+		read = once(a, a.bundles, images.Reference{Repository: repository, Digest: digest}, read)
+	}
+	content, err := read()
+	a.note(fact{Bundle: true, Repository: repository, Digest: digest, Answer: hashOf(content)}, keys, err)
+	return content, err
+}
+
+// once asks for something the first time, and has the same answer after that.
+func once[T any](a *asked, known map[images.Reference]func() (T, error), what images.Reference, ask func() (T, error)) func() (T, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, ok := known[what]; !ok {
+		known[what] = sync.OnceValues(ask)
+	}
+	return known[what]
+}
+
 func (a *asked) resolve(ctx context.Context, ref images.Reference, keys authn.Keychain) (string, error) {
 	if keys != nil {
 		return a.from.Resolve(ctx, ref, keys)
 	}
-	a.mu.Lock()
-	once, ok := a.tags[ref]
-	if !ok {
-		once = sync.OnceValues(func() (string, error) { return a.from.Resolve(ctx, ref, nil) })
-		a.tags[ref] = once
-	}
-	a.mu.Unlock()
-	return once()
+	return once(a, a.tags, ref, func() (string, error) { return a.from.Resolve(ctx, ref, nil) })()
 }
 
 // Evidence implements gather.Registry.
@@ -145,6 +166,10 @@ func (f fact) holds(ctx context.Context, from gather.Registry) bool {
 	if f.Reference != nil {
 		digest, err := from.Resolve(ctx, *f.Reference, nil)
 		return err == nil && digest == f.Answer
+	}
+	if f.Bundle {
+		content, err := from.Bundle(ctx, f.Repository, f.Digest, nil)
+		return err == nil && hashOf(content) == f.Answer
 	}
 	var other atomic.Bool
 	held, err := from.Evidence(ctx, f.Repository, f.Digest, f.Want, func(so registry.Evidence) bool {

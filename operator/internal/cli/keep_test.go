@@ -48,9 +48,12 @@ func (k *kept) entry(t *testing.T) string {
 	return found[0]
 }
 
-func (k *kept) unsign(t *testing.T) {
+func (k *kept) unsign(t *testing.T) { t.Helper(); k.unsignRef(t, k.image("signed")) }
+
+// unsignRef takes all signatures of an image, or of what else a registry holds, away.
+func (k *kept) unsignRef(t *testing.T, of string) {
 	t.Helper()
-	ref, err := name.ParseReference(k.image("signed"))
+	ref, err := name.ParseReference(of)
 	if err != nil {
 		t.Fatal(err)
 	}

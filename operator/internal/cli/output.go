@@ -83,5 +83,8 @@ func docs(name string) string {
 	case "promotion":
 		return docsAt + "promotion.md"
 	}
+	if ruled && strings.ContainsAny(group, ".:") { // a registry: no namespace has either in it
+		return docsAt + "policy-bundles.md"
+	}
 	return ""
 }

@@ -20,7 +20,7 @@ import (
 
 func policyCommand(s streams) *cobra.Command {
 	c := &cobra.Command{Use: "policy", Short: "Work on the policies of a Gate", Args: takes(0, 0)}
-	c.AddCommand(policyImportCommand(s))
+	c.AddCommand(policyImportCommand(s), policyPushCommand(s))
 	return c
 }
 

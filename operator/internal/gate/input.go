@@ -53,17 +53,24 @@ type Promotion struct {
 
 // PolicySet is the modules of one policy source.
 type PolicySet struct {
-	// Name in verdicts: the builtin group, or namespace/name of the ConfigMap.
+	// Name in verdicts: the builtin group, namespace/name of the ConfigMap, or
+	// registry/repository of the bundle.
 	Name string
 	// Modules by file name, Rego v1.
 	Modules map[string]string
 	// Unavailable says why the modules could not be read; the set then decides nothing
 	// and the verdict is Error.
 	Unavailable string `json:",omitempty"`
+	// Doubts are what a bundle was accepted without; the verdict warns of each. They say
+	// nothing of the modules, and are not in Digest.
+	Doubts []Doubt `json:"-"`
 	// Sum is what Digest returns, when it was worked out before by Summed; the modules
 	// must not be changed after that.
 	Sum string `json:"-"`
 }
+
+// Doubt is something that the signatures of a policy set lack, and what to do about it.
+type Doubt struct{ Message, Remedy string }
 
 // Digest identifies the set's content, as "sha256:<hex>". It hashes all modules unless
 // the set is Summed.

@@ -88,6 +88,15 @@ func (c *Cluster) Secret(ctx context.Context, namespace, name string) (map[strin
 	return s.Data, nil
 }
 
+// RegistrySecret implements Source.
+func (c *Cluster) RegistrySecret(ctx context.Context, namespace, name string) ([]byte, error) {
+	data, err := c.Secret(ctx, namespace, name)
+	if err != nil {
+		return nil, fmt.Errorf("Secret %s/%s: %w", namespace, name, same(err))
+	}
+	return dockerConfig(data, namespace, name)
+}
+
 func (c *Cluster) reader(fresh bool) client.Reader {
 	if fresh {
 		return c.Live

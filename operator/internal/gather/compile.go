@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gate/policy"
 )
 
-// compile reads in what a Gate refers to. What cannot be read is marked Unavailable in
+// compile reads in what a Gate refers to in the cluster: of policies in a registry it leaves
+// the place empty, see bundles.read. What cannot be read is marked Unavailable in
 // the Config, so that what does not need it can still be decided.
 func compile(ctx context.Context, g *v1beta1.Gate, from Source) (gate.Config, error) {
 	c := gate.Config{
@@ -40,9 +41,13 @@ func compile(ctx context.Context, g *v1beta1.Gate, from Source) (gate.Config, er
 			Name: "parameters", Unavailable: fmt.Sprintf("spec.parameters.%s of the Gate: %s", p.Path, p.Message),
 		})
 	}
+	// What else was found wrong stands behind them, so that each is at its place.
+	wrong := c.Policies
+	c.Policies = nil
 	for _, p := range g.Spec.Policies {
 		c.Policies = append(c.Policies, policySet(ctx, p, from))
 	}
+	c.Policies = append(c.Policies, wrong...)
 	for _, rule := range g.Spec.Images {
 		c.Images = append(c.Images, imageRule(ctx, rule, from))
 	}
@@ -86,6 +91,9 @@ func promotionRule(ctx context.Context, g *v1beta1.Gate, from Source) *gate.Prom
 }
 
 func policySet(ctx context.Context, p v1beta1.PolicySource, from Source) gate.PolicySet {
+	if p.OCI != nil && (p.Builtin != "" || p.ConfigMap != nil) {
+		return gate.PolicySet{Name: p.OCI.Ref, Unavailable: "an entry of spec.policies has oci and one of builtin and configMap: make two of it"}
+	}
 	if p.Builtin != "" {
 		set, ok := policy.Builtin(p.Builtin)
 		if !ok {
@@ -93,8 +101,11 @@ func policySet(ctx context.Context, p v1beta1.PolicySource, from Source) gate.Po
 		}
 		return set
 	}
+	if p.OCI != nil {
+		return gate.PolicySet{Name: p.OCI.Ref, Unavailable: "it was not looked for"}
+	}
 	if p.ConfigMap == nil {
-		return gate.PolicySet{Name: "policies", Unavailable: "an entry of spec.policies has neither builtin nor configMap"}
+		return gate.PolicySet{Name: "policies", Unavailable: "an entry of spec.policies has none of builtin, configMap and oci"}
 	}
 	name := p.ConfigMap.Namespace + "/" + p.ConfigMap.Name
 	data, err := from.ConfigMap(ctx, p.ConfigMap.Namespace, p.ConfigMap.Name)

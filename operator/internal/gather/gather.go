@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/bundle"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gate/policy"
 	"github.com/sluice-dev/sluice/operator/internal/gate/promotion"
@@ -28,6 +29,9 @@ type Registry interface {
 	// Evidence returns what the registry holds for one digest, none being no error. enough
 	// is asked before older formats are looked at.
 	Evidence(ctx context.Context, repository, digest string, want gate.Want, enough func(registry.Evidence) bool, keys authn.Keychain) (registry.Evidence, error)
+	// Bundle returns the content of a policy bundle whose digest was verified, held to that.
+	// What is wrong with it for good is a *bundle.Error.
+	Bundle(ctx context.Context, repository, digest string, keys authn.Keychain) (bundle.Content, error)
 }
 
 // Judge is the one engine behind the pull request, admission and every reconcile. It is
@@ -42,6 +46,8 @@ type Judge struct {
 	signatures *signature.Check
 	promotion  *promotion.Check
 	chain      *gate.Chain
+	// bundles are the policies from registries that were verified.
+	bundles *bundles
 }
 
 // NewJudge makes a Judge.
@@ -50,7 +56,8 @@ func NewJudge(source Source, registry Registry, keys Keys) *Judge {
 	promoted, policies := promotion.New(signatures), policy.New()
 	return &Judge{
 		source: source, registry: registry, keys: keys, policies: policies, signatures: signatures, promotion: promoted,
-		chain: gate.NewChain(policies, signatures, promoted),
+		chain:   gate.NewChain(policies, signatures, promoted),
+		bundles: newBundles(registry, keys, signatures),
 	}
 }
 
@@ -68,7 +75,7 @@ func (j *Judge) Prepare(gates []v1beta1.Gate) {
 
 // Collectors returns the engine's own metrics, for registration.
 func (j *Judge) Collectors() []prometheus.Collector {
-	return append(j.signatures.Collectors(), j.active())
+	return append(j.signatures.Collectors(), j.bundles.asked, j.active())
 }
 
 // Judgement is what was decided over one object, and what may be applied if nothing
@@ -191,12 +198,15 @@ func (j *Judge) gates(ctx context.Context, s *subject) (gate.Namespace, []read, 
 	if err != nil {
 		return ns, nil, err
 	}
-	var out []read
+	configs := make([]gate.Config, len(matched))
 	for i := range matched {
-		c, err := compile(ctx, &matched[i], j.source)
-		if err != nil {
+		if configs[i], err = compile(ctx, &matched[i], j.source); err != nil {
 			return ns, nil, err
 		}
+	}
+	j.bundles.read(ctx, matched, configs, j.source)
+	var out []read
+	for i, c := range configs {
 		out = append(out, read{config: c, digest: c.Digest(), paths: pathsFor(&matched[i], s.ref), again: interval(&matched[i]), onFailure: onFailure(&matched[i]), attest: matched[i].Spec.Attest})
 	}
 	return ns, out, nil

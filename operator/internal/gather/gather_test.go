@@ -120,7 +120,7 @@ func TestJudge_Workload(t *testing.T) {
 			prepare: func(s *stand, _ *v1beta1.Workload) {
 				s.files.GateList[0].Spec.Policies = []v1beta1.PolicySource{{Builtin: "restrcted"}}
 			}},
-		"a policy from nowhere": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, requests: -1, says: []string{"neither builtin nor configMap"},
+		"a policy from nowhere": {image: "signed", want: []gate.Outcome{gate.OutcomeError}, requests: -1, says: []string{"none of builtin, configMap and oci"},
 			prepare: func(s *stand, _ *v1beta1.Workload) {
 				s.files.GateList[0].Spec.Policies = []v1beta1.PolicySource{{}}
 			}},

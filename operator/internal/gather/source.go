@@ -10,6 +10,7 @@ import (
 	"sort"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -37,6 +38,9 @@ type Source interface {
 	ConfigMap(ctx context.Context, namespace, name string) (map[string]string, error)
 	// Secret returns the data of a Secret that a Gate names.
 	Secret(ctx context.Context, namespace, name string) (map[string][]byte, error)
+	// RegistrySecret returns the docker config of a Secret that a Gate names to read policies
+	// with; empty for what a registry is asked with anyway.
+	RegistrySecret(ctx context.Context, namespace, name string) ([]byte, error)
 	// PullSecret returns the docker config of an image pull Secret in a Workload's
 	// namespace.
 	PullSecret(ctx context.Context, namespace, name string) ([]byte, error)
@@ -166,6 +170,25 @@ func (f *Files) Secret(_ context.Context, namespace, name string) (map[string][]
 		return nil, notFound("secrets", namespace+"/"+name)
 	}
 	return data, nil
+}
+
+// RegistrySecret implements Source. As for images, it is the user's own docker login where
+// the Secret is not at hand.
+func (f *Files) RegistrySecret(_ context.Context, namespace, name string) ([]byte, error) {
+	data, ok := f.Secrets[namespace+"/"+name]
+	if !ok {
+		return nil, nil
+	}
+	return dockerConfig(data, namespace, name)
+}
+
+// dockerConfig is that of a Secret, which has to have one.
+func dockerConfig(data map[string][]byte, namespace, name string) ([]byte, error) {
+	config, ok := data[corev1.DockerConfigJsonKey]
+	if !ok {
+		return nil, fmt.Errorf("Secret %s/%s has no key %q", namespace, name, corev1.DockerConfigJsonKey)
+	}
+	return config, nil
 }
 
 // PullSecret implements Source. In the pull request pull Secrets are not at hand; the

@@ -25,6 +25,9 @@ func ValidateGate(g *v1beta1.Gate) field.ErrorList {
 		errs = append(errs, field.Invalid(spec.Child("match"), g.Spec.Match, err.Error()))
 	}
 	for i, p := range g.Spec.Policies {
+		if p.OCI != nil {
+			errs = append(errs, validateBundle(*p.OCI, spec.Child("policies").Index(i).Child("oci"))...)
+		}
 		if p.Builtin == "" {
 			continue
 		}
@@ -51,6 +54,17 @@ func ValidateGate(g *v1beta1.Gate) field.ErrorList {
 	}
 	_, wrong := window.Compile(g.Spec.PromotionWindows, spec.Child("promotionWindows"))
 	return append(errs, wrong...)
+}
+
+func validateBundle(p v1beta1.PolicyBundle, at *field.Path) field.ErrorList {
+	errs := validateAuthorities(p.Authorities, at)
+	if _, err := bundleRef(p.Ref); err != nil {
+		errs = append(errs, field.Invalid(at.Child("ref"), p.Ref, err.Error()))
+	}
+	if len(p.Authorities) == 0 {
+		errs = append(errs, field.Required(at.Child("authorities"), "without a key or identity anyone's policies would do"))
+	}
+	return errs
 }
 
 func validatePromotion(g *v1beta1.Gate, p v1beta1.RequirePromotionFrom, at *field.Path) field.ErrorList {

@@ -197,6 +197,19 @@ const (
 	MaskedValues = 128
 	// PolicyBytes is the largest set of Rego modules from one source.
 	PolicyBytes = 1 << 20
+	// BundleLayers is how many layers a policy bundle may have: conftest makes one of each
+	// file, and each costs a request. At 20 ms, eight at a time, these take 0.7 s of Gather.
+	BundleLayers = 256
+	// BundleBytes is how much is read of a bundle as its registry holds it, all layers
+	// together: PolicyBytes of Rego, and three times as much of what is passed over.
+	BundleBytes = 4 << 20
+	// BundleUnpackedBytes is how much its archives may unpack to. Rego is compressed to a
+	// sixth, so that PolicyBytes of modules are far below, with tests and documentation too.
+	BundleUnpackedBytes = 16 << 20
+	// BundleFiles is how many files its archives may have, folders too.
+	BundleFiles = 2048
+	// BundleNameBytes is how long the name of a file in it may be.
+	BundleNameBytes = 256
 	// PolicySteps is how many expressions the policies of one source may evaluate over
 	// one object. The largest group of the library takes 500 for a Workload with six
 	// children, and a step at most 1 µs. Unlike the deadline, and before it, it cuts off
@@ -320,6 +333,9 @@ const (
 	RegistryCall = 5 * time.Second
 	// RegistryPush is for attaching evidence to one image: eight requests, and three tries.
 	RegistryPush = 30 * time.Second
+	// BundlePush is for pushing a policy bundle: BundleLayers at three requests of 20 ms each,
+	// eight at a time, are 2 s, and BundleBytes over a slow line some more.
+	BundlePush = 2 * time.Minute
 	// Attestation is for one attestation in all: an index of 64 images takes 65 pushes, at
 	// eight requests of 20 ms each ten seconds. What is not done then is done at the next try.
 	Attestation = 2 * time.Minute
@@ -409,6 +425,9 @@ const (
 	Verifications = 8 << 20
 	// VerificationBytes is the most that one of them takes; a longer one is made anew.
 	VerificationBytes = 16 << 10
+	// PolicyBundles is for the modules of policy bundles that were verified: 32 of the
+	// largest, and thousands of usual size. What it has no room for is read again.
+	PolicyBundles = 32 << 20
 	// CacheTTL is how long it is kept which signatures an image has, where they were what
 	// was needed. A signature that is removed from the registry is noticed after this.
 	CacheTTL = 5 * time.Minute

@@ -45,7 +45,6 @@ func (c *Client) Attach(ctx context.Context, repository, digest string, bundle [
 }
 
 func (c *Client) attach(ctx context.Context, repo name.Repository, who access, digest string, bundle []byte, predicateType string) error {
-	registry := repo.RegistryStr()
 	s := c.session(repo, who)
 	// That the image is there, and whether the registry speaks HTTPS or may be spoken to in
 	// plain HTTP, is found out as for reading.
@@ -60,19 +59,24 @@ func (c *Client) attach(ctx context.Context, repo name.Repository, who access, d
 	if err != nil {
 		return fmt.Errorf("attaching evidence to %s: %w", repo.Name(), err)
 	}
-	pushing := &spoken{registry: registry, scheme: s.account.knownScheme(), inner: &login{
-		hosts: c.policy, registry: registry, scope: repo.Scope(transport.PushScope), config: who.config,
-		account: s.account, inner: c.transport, now: c.now, requests: c.requests, turn: make(chan struct{}, 1),
-	}}
 	err = ociremote.WriteAttestationNewBundleFormat(target, bundle, predicateType, ociremote.WithRemoteOptions(
-		remote.WithContext(ctx), remote.WithTransport(pushing), remote.WithAuth(authn.Anonymous)))
+		remote.WithContext(ctx), remote.WithTransport(c.pushing(s, repo, who)), remote.WithAuth(authn.Anonymous)))
 	if err == nil {
 		return nil
 	}
-	return s.unattached(err)
+	return s.unwritten(opAttach, err)
 }
 
 const opAttach = "attach evidence"
+
+// pushing is the way to write to a repository.
+func (c *Client) pushing(s *session, repo name.Repository, who access) http.RoundTripper {
+	registry := repo.RegistryStr()
+	return &spoken{registry: registry, scheme: s.account.knownScheme(), inner: &login{
+		hosts: c.policy, registry: registry, scope: repo.Scope(transport.PushScope), config: who.config,
+		account: s.account, inner: c.transport, now: c.now, requests: c.requests, turn: make(chan struct{}, 1),
+	}}
+}
 
 // spoken sends what is for the registry over the scheme that it was seen to speak. What
 // writes guesses one from the name, and tries the other at once.
@@ -91,11 +95,11 @@ func (s *spoken) RoundTrip(req *http.Request) (*http.Response, error) {
 	return s.inner.RoundTrip(sent)
 }
 
-// unattached is what went wrong, with the registry's answer where it gave one.
-func (s *session) unattached(err error) error {
+// unwritten is what went wrong, with the registry's answer where it gave one.
+func (s *session) unwritten(op string, err error) error {
 	var answer *transport.Error
 	if errors.As(err, &answer) && answer.StatusCode != 0 && answer.StatusCode != http.StatusOK {
-		return s.failed(opAttach, answer.StatusCode, nil)
+		return s.failed(op, answer.StatusCode, nil)
 	}
-	return s.failed(opAttach, 0, err)
+	return s.failed(op, 0, err)
 }

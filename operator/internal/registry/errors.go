@@ -67,10 +67,12 @@ func (e *Error) Remedy() string {
 	switch {
 	case errors.As(e.Err, &wait):
 		return wait.remedy
-	case e.Op == opAttach && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden):
+	case (e.Op == opAttach || e.Op == opPushBundle) && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden):
 		return "use credentials that may push to this repository"
 	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden:
 		return "check the image pull secret for this registry and that it may read this repository"
+	case e.Status == http.StatusNotFound && e.Op == opBundle:
+		return "check the name and the digest, and push the policies first"
 	case e.Status == http.StatusNotFound:
 		return "check the name, and push the image first"
 	case e.Status == http.StatusTooManyRequests:

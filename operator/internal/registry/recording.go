@@ -218,7 +218,7 @@ func (r *Recording) stoodFor(tag string) {
 func notRecorded() error {
 	return &refusedError{
 		text:   "it is not in the signature cache file",
-		remedy: "record the image with `sluice verify IMAGE --record FILE`, or check without --offline",
+		remedy: "record the image with `sluice verify IMAGE --record FILE`, or all with `sluice check --record FILE`, or check without --offline",
 	}
 }
 

@@ -114,7 +114,7 @@ func TestRecording_TakesWhatItDoesNotHoldForUnknown(t *testing.T) {
 	if got := take(t, offline, s, ":1", gate.Want{Signatures: true}); got.err != "" {
 		t.Errorf("signatures: %s", got.err)
 	}
-	const unknown = "it is not in the signature cache file: record the image with `sluice verify IMAGE --record FILE`, or check without --offline"
+	const unknown = "it is not in the signature cache file: record the image with `sluice verify IMAGE --record FILE`, or all with `sluice check --record FILE`, or check without --offline"
 	for title, got := range map[string]taken{
 		"a place that was not read": take(t, offline, s, ":1", gate.Want{Predicates: []string{scans}}),
 		"another tag":               take(t, offline, s, ":2", gate.Want{Signatures: true}),

@@ -65,6 +65,66 @@ spec:
   deletionPolicy: RetainStorage
 `
 
+// wholeGate is a Gate with most of what there is.
+const wholeGate = `apiVersion: sluice.dev/v1beta1
+kind: Gate
+metadata:
+  name: NAME
+spec:
+  environment: prod
+  mode: Enforce                       # Enforce | Warn | Audit
+  match:
+    namespaceSelector:
+      matchLabels: {sluice.dev/environment: prod}
+  policies:
+    - builtin: restricted
+    - builtin: reliability
+    - configMap: {name: house-rules, namespace: sluice-system}
+    - oci:
+        ref: registry.example.com/policies/prod@sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
+        authorities:
+          - key: {secret: {name: policy-signer, namespace: sluice-system, key: cosign.pub}}
+  parameters:
+    reliability: {minReplicas: 2}
+  images:
+    - match: registry.example.com/shop/**
+      authorities:
+        - name: release-workflow
+          keyless:
+            issuer: https://token.actions.githubusercontent.com
+            subjectRegExp: ^https://github\.com/shop/[a-z-]+/\.github/workflows/release\.yml@refs/tags/v.+$
+            trustedRoot: {configMap: {name: sigstore-root, namespace: sluice-system, key: trusted_root.json}}
+        - name: release-key
+          key:
+            inline: |
+              -----BEGIN PUBLIC KEY-----
+              MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE...
+              -----END PUBLIC KEY-----
+      require: any                    # any | all | none | a count
+      requireDigest: false            # true: a tag without digest is denied
+      attestations:
+        - predicateType: https://slsa.dev/provenance/v1
+          authorities: [release-workflow]
+          policy: |
+            package attestation
+            deny contains "not built by our builder" if not startswith(input.predicate.runDetails.builder.id, "https://github.com/")
+    - match: registry.example.com/base/pause*
+      require: none                   # static allow: no registry call
+  unmatchedImages: Deny
+  requirePromotionFrom:
+    environment: e2e
+    within: 720h
+    authorities:
+      - key: {secret: {name: e2e-attestor, namespace: sluice-system, key: cosign.pub}}
+  attest:
+    soak: 10m
+    key: {secret: {name: prod-attestor, namespace: sluice-system, key: cosign.key}}
+  reverify: {interval: 1h, onFailure: Freeze}
+`
+
+// bundled is a Gate with policies from a registry, but for what stands in them.
+const bundled = gateHead + "  policies: [{oci: {ref: registry.example.com/policies/prod@sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae, "
+
 // metricsOf are n metrics whose queries are as long as they may be.
 func metricsOf(n int) string {
 	var out strings.Builder
@@ -101,6 +161,8 @@ var accepted = map[string]string{
 	"the longest analysis":          canaryHead + "      analysis: {metrics: [" + strings.TrimSuffix(metricsOf(10), ",") + "]}\n",
 	"a database with a canary":      database,
 	"a Gate, the least":             gateHead,
+	"a Gate with all there is":      wholeGate,
+	"a Gate with 32 bundles":        gateHead + "  policies: [" + strings.Repeat(strings.TrimPrefix(bundled, gateHead+"  policies: [")+"authorities: ["+strings.Repeat("{key: {inline: pem}}, ", 16)+"]}}, ", 32) + "]\n",
 	"a Gate in a namespace":         "apiVersion: sluice.dev/v1beta1\nkind: Gate\nmetadata: {name: NAME, namespace: shop}\nspec: {environment: prod}\n",
 	"a Gate with a rule":            gateHead + "  images: [{match: 'r.io/**', authorities: [{key: {inline: pem}}]}]\n",
 	"a Gate with a count":           gateHead + "  images: [{match: 'r.io/**', require: 1, authorities: [{name: a, key: {secret: {name: s, namespace: ns, key: k}}}]}]\n",
@@ -156,6 +218,14 @@ var refused = map[string]struct{ manifest, field string }{
 	"a requirement of nothing":          {gateHead + "  images: [{match: 'r.io/**', require: 0, authorities: [{key: {inline: a}}]}]\n", "spec.images[0].require"},
 	"a requirement that there is not":   {gateHead + "  images: [{match: 'r.io/**', require: some, authorities: [{key: {inline: a}}]}]\n", "spec.images[0].require"},
 	"a policy from two places":          {gateHead + "  policies: [{builtin: a, configMap: {name: a, namespace: b}}]\n", "spec.policies[0]"},
+	"a policy from a registry too":      {strings.Replace(bundled, "{oci:", "{builtin: a, oci:", 1) + "authorities: [{key: {inline: a}}]}}]\n", "spec.policies[0]"},
+	"a policy from nowhere":             {gateHead + "  policies: [{}]\n", "spec.policies[0]"},
+	"a bundle that nobody has signed":   {bundled + "authorities: []}}]\n", "spec.policies[0].oci.authorities"},
+	"a bundle that anybody has signed":  {bundled + "registrySecret: {name: a, namespace: b}}}]\n", "spec.policies[0].oci.authorities"},
+	"17 authorities of a bundle":        {bundled + "authorities: [" + strings.Repeat("{key: {inline: a}}, ", 17) + "]}}]\n", "spec.policies[0].oci.authorities"},
+	"a bundle by its tag":               {gateHead + "  policies: [{oci: {ref: 'registry.example.com/policies/prod:1.4.0', authorities: [{key: {inline: a}}]}}]\n", "sluice policy push prints it"},
+	"a bundle by tag and digest":        {strings.Replace(bundled, "@sha256", ":1@sha256", 1) + "authorities: [{key: {inline: a}}]}}]\n", "spec.policies[0].oci.ref"},
+	"a bundle by an identity of nobody": {bundled + "authorities: [{keyless: {issuer: 'https://i'}}]}}]\n", "spec.policies[0].oci.authorities[0].keyless"},
 	"canary for another strategy":       {head + "  image: a\n  rollout: {canary: {}}\n", "spec.rollout"},
 	"a strategy that there is not":      {head + "  image: a\n  rollout: {strategy: BlueGreen}\n", "spec.rollout.strategy"},
 	"a deadline that nothing meets":     {head + "  image: a\n  rollout: {progressDeadline: 9.999s}\n", "spec.rollout.progressDeadline"},
@@ -204,5 +274,4 @@ var refused = map[string]struct{ manifest, field string }{
 	"a Gate that looks all the time":    {gateHead + "  reverify: {interval: 59s}\n", "spec.reverify.interval"},
 	"a Gate that hardly looks":          {gateHead + "  reverify: {interval: 24.1h}\n", "spec.reverify.interval"},
 	"a Gate that takes more than pods":  {gateHead + "  reverify: {onFailure: Delete}\n", "spec.reverify.onFailure"},
-	"a policy from nowhere":             {gateHead + "  policies: [{}]\n", "spec.policies[0]"},
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/sluice-dev/sluice/operator/internal/cli"
@@ -47,6 +49,55 @@ func TestCosign_WhatItSignsIsVerified(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCosign_PoliciesThatItSignsAreJudgedBy has what sluice pushes signed by the command that
+// it prints, in both formats.
+func TestCosign_PoliciesThatItSignsAreJudgedBy(t *testing.T) {
+	tools, err := lab.ToolsDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := keyPair(t, tools)
+	public, err := os.ReadFile(filepath.Join(keys, "cosign.pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bundle := range []string{"true", "false"} {
+		for title, referrers := range map[string]bool{"with the referrers API": true, "without it": false} {
+			t.Run("--new-bundle-format="+bundle+" "+title, func(t *testing.T) {
+				registry := testkit.NewRegistry(testkit.RegistryOptions{Referrers: referrers})
+				t.Cleanup(registry.Close)
+				var stdout, stderr bytes.Buffer
+				if code := cli.Main(t.Context(), []string{"policy", "push", "testdata/policies", registry.Host() + "/policies/prod:1"}, nil, &stdout, &stderr); code != cli.ExitPass {
+					t.Fatalf("exit code %d: %s", code, stderr.String())
+				}
+				ref := strings.TrimSpace(stdout.String())
+				command := "cosign sign --key cosign.key " + ref
+				if !strings.Contains(stderr.String(), command) {
+					t.Fatalf("it does not print %q: %s", command, stderr.String())
+				}
+				file := filepath.Join(t.TempDir(), "all.yaml")
+				manifest := "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\napiVersion: sluice.dev/v1beta1\nkind: Workload\nmetadata: {name: web, namespace: shop}\nspec: {image: r.example.com/web}\n---\n" +
+					"apiVersion: sluice.dev/v1beta1\nkind: Gate\nmetadata: {name: prod}\nspec:\n  environment: prod\n  unmatchedImages: Allow\n  policies:\n  - oci:\n      ref: " + ref +
+					"\n      authorities: [{key: {inline: " + strconv.Quote(string(public)) + "}}]\n"
+				if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				check := func(want int, says string) {
+					t.Helper()
+					var stdout, stderr bytes.Buffer
+					if got := cli.Main(t.Context(), []string{"check", "--no-cache", file}, nil, &stdout, &stderr); got != want || !strings.Contains(stdout.String(), says) {
+						t.Errorf("exit code %d, want %d and %q: %s%s", got, want, says, stdout.String(), stderr.String())
+					}
+				}
+				check(cli.ExitUndecided, "it has no signature")
+				cosign(t, tools, keys, append(strings.Fields(command)[1:], "--yes", "--tlog-upload=false", "--use-signing-config=false",
+					"--new-bundle-format="+bundle, "--allow-http-registry")...)
+				check(cli.ExitDenied, "is in tier")
+			})
+		}
 	}
 }
 

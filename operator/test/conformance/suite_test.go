@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/operator/internal/cli"
 	"github.com/sluice-dev/sluice/operator/internal/evidence"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
@@ -86,11 +88,37 @@ func (s *suite) prepare(ctx context.Context, t *testing.T) {
 		"stringData": map[string]any{"cosign.pub": own.PublicPEM},
 	}}
 	root := s.signWithoutKey(t, own)
+	s.pushPolicies(t)
 	if err := s.stage.Cluster.Apply(ctx, append(s.objects(t, "testdata/gates.yaml"), root, attestor.DeepCopy())); err != nil {
 		t.Fatal(err)
 	}
 	s.exempt(ctx, t)
 	s.gates = []string{"testdata/gates.yaml", "testdata/exemptions.yaml", manifest(t, s.stage.SignerManifest()), manifest(t, root), manifest(t, attestor)}
+}
+
+// pushPolicies pushes the policies that a Gate names by their digest, and signs them in one of
+// two repositories.
+func (s *suite) pushPolicies(t *testing.T) {
+	t.Helper()
+	for _, repository := range []string{"policies/parity", "policies/unsigned"} {
+		var stdout, stderr bytes.Buffer
+		args := []string{"policy", "push", "testdata/policies", stage.Registry + "/" + repository + ":1", "--registry-mirror=" + stage.Registry + "=" + s.stage.RegistryAddress}
+		if code := cli.Main(t.Context(), args, nil, &stdout, &stderr); code != cli.ExitPass {
+			t.Fatalf("exit code %d: %s", code, stderr.String())
+		}
+		named := strings.TrimSpace(stdout.String())
+		gates, err := os.ReadFile("testdata/gates.yaml")
+		if err != nil || !bytes.Contains(gates, []byte("ref: "+named+"\n")) {
+			t.Fatalf("%v: testdata/gates.yaml does not name %s", err, named)
+		}
+		if repository == "policies/unsigned" {
+			continue
+		}
+		_, digest, _ := strings.Cut(named, "@")
+		if err := s.stage.Key.SignBundle(s.stage.RegistryAddress+"/"+repository, digest); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // exempt applies the Exemptions. One that has expired is refused when it is created, so

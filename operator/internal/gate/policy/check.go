@@ -79,7 +79,13 @@ func (c *Check) evaluateSet(ctx context.Context, set gate.PolicySet, input *docu
 		return only(undecided(set.Name, in, "an earlier evaluation of these policies has not ended, so that they are not evaluated",
 			"find the call that takes so long, such as glob.match or regex.match on a long text, and make it cheaper"))
 	}
-	return c.watch(ctx, source, &run{rules: source.rules, input: input, in: in, shared: topdown.NewVirtualCache})
+	found := c.watch(ctx, source, &run{rules: source.rules, input: input, in: in, shared: topdown.NewVirtualCache})
+	for _, d := range set.Doubts {
+		found.Warn = append(found.Warn, gate.Finding{
+			Policy: set.Name, Severity: gate.SeverityMedium, Object: in.Object.String(), Message: d.Message, Remedy: d.Remedy,
+		})
+	}
+	return found
 }
 
 // watch runs the evaluation and returns when its time is over, even if it is inside a

@@ -94,13 +94,17 @@ type run struct {
 	in        *gate.Input
 	check     *Check
 	verifiers map[authorityID]readyVerifier
+	// what is judged, and where in the Gate stands by whom it has to be signed, for messages.
+	what, where string
 	// unsure says that a policy failed, be it for lack of time.
 	unsure   bool
 	findings gate.Findings
 }
 
 func (c *Check) newRun(ctx context.Context, in *gate.Input) *run {
-	return &run{ctx: ctx, in: in, check: c, verifiers: map[authorityID]readyVerifier{}}
+	return &run{
+		ctx: ctx, in: in, check: c, verifiers: map[authorityID]readyVerifier{}, what: "image", where: "spec.images of gate " + in.Gate.Name,
+	}
 }
 
 func (r *run) judge(image *gate.Image) {
@@ -138,7 +142,7 @@ func (r *run) verify(image *gate.Image, rule gate.ImageRule) {
 	}
 	j := judgement{image: image, rule: rule, digest: d}
 	defer r.check.enter(r.ctx, image)()
-	key := keyOf(image, rule)
+	key := keyOf(image, rule, r.what)
 	known := false
 	if j.reached, known = r.check.memo.get(key); !known {
 		r.reach(&j)
@@ -191,7 +195,7 @@ func (r *run) reach(j *judgement) {
 
 // signatures of the image itself.
 func (r *run) signatures(j *judgement, held *evidence) {
-	j.authorities, j.identities = r.signed(j, held, "image", j.digest)
+	j.authorities, j.identities = r.signed(j, held, r.what, j.digest)
 }
 
 // signed says by whom what, the image or a child of an index, is signed; none where that
@@ -232,7 +236,7 @@ func (r *run) children(j *judgement) {
 func (r *run) unsettled(t tally) said {
 	reasons, remedies := slices.Clone(t.unknown), []string{}
 	if len(reasons) > 0 {
-		remedies = append(remedies, "make it readable and correct, see spec.images of gate "+r.in.Gate.Name)
+		remedies = append(remedies, "make it readable and correct, see "+r.where)
 	}
 	if len(t.unread) > 0 {
 		reasons = append(reasons, "what may be asked for is not read: "+shown(t.unread))

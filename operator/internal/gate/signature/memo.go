@@ -88,18 +88,19 @@ func (m *memo) put(key memoKey, r reached) {
 	}
 }
 
-// keyOf is made of everything that the decision over an image under a rule depends on:
+// keyOf is made of everything that the decision over what, an image or something that is
+// held to a rule in the same way, depends on:
 // all of the rule, keys and roots as bytes, and all that the registry holds, its content
 // as SHA-256. Fields that come to these types later are in it too.
-func keyOf(image *gate.Image, rule gate.ImageRule) memoKey {
+func keyOf(image *gate.Image, rule gate.ImageRule, what string) memoKey {
 	about := struct {
-		Repository, Digest       string
+		What, Repository, Digest string
 		Rule                     gate.ImageRule
 		Signatures, Attestations []gate.Signature
 		Index                    bool
 		Children                 []gate.ChildImage
 	}{
-		Repository: image.Repository, Digest: image.Digest, Rule: rule,
+		What: what, Repository: image.Repository, Digest: image.Digest, Rule: rule,
 		Signatures: summed(image.Signatures), Attestations: summed(image.Attestations),
 		Index: image.Children != nil, Children: slices.Clone(image.Children),
 	}

@@ -179,9 +179,9 @@ func TestKeyOf_IsMadeOfEveryFieldThatMatters(t *testing.T) {
 		Repository: repository, Digest: webDigest, Signatures: []gate.Signature{full(), full()}, Attestations: []gate.Signature{full()},
 		Children: []gate.ChildImage{{Digest: "d", Platform: "p", Signatures: []gate.Signature{full()}}},
 	}
-	seen := map[memoKey]string{keyOf(&image, rule): "nothing"}
+	seen := map[memoKey]string{keyOf(&image, rule, "image"): "nothing"}
 	note := func(path string) {
-		key := keyOf(&image, rule)
+		key := keyOf(&image, rule, "image")
 		if other, ok := seen[key]; ok {
 			t.Errorf("with %s changed it is the same as with %s", path, other)
 		}
