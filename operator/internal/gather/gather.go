@@ -61,15 +61,17 @@ func NewJudge(source Source, registry Registry, keys Keys) *Judge {
 	}
 }
 
-// Prepare starts to compile the groups of the library that Gates name, side by side, and
-// returns. Policies of others wait until something is judged by them: they may never be.
+// Prepare starts to compile the groups of the library that each Gate names, and returns.
+// Policies of others wait until something is judged by them: they may never be.
 func (j *Judge) Prepare(gates []v1beta1.Gate) {
 	for i := range gates {
+		var groups []string
 		for _, p := range gates[i].Spec.Policies {
-			if set, ok := policy.Builtin(p.Builtin); ok {
-				j.policies.Prepare(set)
+			if p.Builtin != "" {
+				groups = append(groups, p.Builtin)
 			}
 		}
+		j.policies.Prepare(groups)
 	}
 }
 

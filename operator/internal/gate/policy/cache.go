@@ -4,12 +4,10 @@ import (
 	"container/list"
 	"context"
 	"sync"
-
-	"github.com/sluice-dev/sluice/operator/internal/gate"
 )
 
-// cache keeps the sources that were used last, compiled. Failures are kept too: a
-// source that does not compile would otherwise cost a compilation per decision.
+// cache keeps the units that were used last, compiled. Failures are kept too: a
+// unit that does not compile would otherwise cost a compilation per decision.
 type cache struct {
 	mu      sync.Mutex
 	size    int
@@ -17,7 +15,7 @@ type cache struct {
 	entries map[string]*list.Element
 }
 
-// cached is one source. set and err may be read once ready is closed.
+// cached is one unit. set and err may be read once ready is closed.
 type cached struct {
 	digest string
 	ready  chan struct{}
@@ -29,11 +27,11 @@ func newCache(size int) *cache {
 	return &cache{size: size, byUse: list.New(), entries: map[string]*list.Element{}}
 }
 
-// get returns the compiled source. However many ask for one that is not there, it is
+// get returns the compiled unit. However many ask for one that is not there, it is
 // compiled once, and to the end: who cannot wait returns with the error of ctx, and the
 // next one finds it done.
-func (c *cache) get(ctx context.Context, set gate.PolicySet) (*compiled, error) {
-	entry := c.entry(set)
+func (c *cache) get(ctx context.Context, u unit) (*compiled, error) {
+	entry := c.entry(u)
 	select {
 	case <-entry.ready:
 		return entry.set, entry.err
@@ -47,8 +45,8 @@ func (c *cache) get(ctx context.Context, set gate.PolicySet) (*compiled, error) 
 	}
 }
 
-func (c *cache) entry(set gate.PolicySet) *cached {
-	digest := set.Digest()
+func (c *cache) entry(u unit) *cached {
+	digest := u.digest()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if element, ok := c.entries[digest]; ok {
@@ -63,7 +61,7 @@ func (c *cache) entry(set gate.PolicySet) *cached {
 	}
 	go func() {
 		defer close(entry.ready)
-		entry.set, entry.err = compileSet(set)
+		entry.set, entry.err = compileUnit(u)
 	}()
 	return entry
 }

@@ -16,7 +16,7 @@ func TestCache_CompilesOnceForAllWhoAsk(t *testing.T) {
 	for i := range results {
 		wg.Go(func() {
 			var err error
-			if results[i], err = c.get(context.Background(), set); err != nil {
+			if results[i], err = c.get(context.Background(), unit{set}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -33,7 +33,7 @@ func TestCache_KeepsTheLastUsedAndNoMore(t *testing.T) {
 	c := newCache(2)
 	get := func(i int) *compiled {
 		t.Helper()
-		got, err := c.get(context.Background(), house(fmt.Sprintf("package main\ndeny contains \"%d\" if true", i)))
+		got, err := c.get(context.Background(), unit{house(fmt.Sprintf("package main\ndeny contains \"%d\" if true", i))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,8 +57,8 @@ func TestCache_KeepsTheLastUsedAndNoMore(t *testing.T) {
 
 func TestCache_KeepsFailures(t *testing.T) {
 	c := newCache(2)
-	_, first := c.get(context.Background(), house("package"))
-	_, second := c.get(context.Background(), house("package"))
+	_, first := c.get(context.Background(), unit{house("package")})
+	_, second := c.get(context.Background(), unit{house("package")})
 	if first == nil || !errors.Is(second, first) {
 		t.Errorf("got %v, then %v", first, second)
 	}
@@ -71,7 +71,7 @@ func TestCache_DoesNotWaitLongerThanAsked(t *testing.T) {
 	c.entries[set.Digest()] = c.byUse.PushFront(&cached{digest: set.Digest(), ready: make(chan struct{})})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := c.get(ctx, set); !errors.Is(err, context.Canceled) {
+	if _, err := c.get(ctx, unit{set}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -36,8 +36,19 @@ func New() *Check {
 	}
 }
 
-// Prepare starts to compile a set that will be evaluated, and returns.
-func (c *Check) Prepare(set gate.PolicySet) { c.cache.entry(set) }
+// Prepare starts to compile what of a Gate's policies comes with Sluice, and returns. That of
+// others waits until something is judged by it: it may never be.
+func (c *Check) Prepare(groups []string) {
+	var sets []gate.PolicySet
+	for _, name := range groups {
+		if set, ok := Builtin(name); ok {
+			sets = append(sets, set)
+		}
+	}
+	for _, u := range unitsOf(sets) {
+		c.cache.entry(u)
+	}
+}
 
 // Evaluate implements gate.Check.
 func (c *Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
@@ -53,8 +64,8 @@ func (c *Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
 			"this object cannot be given to policies: write it as plain YAML or JSON"))
 		return all
 	}
-	for _, set := range in.Gate.Policies {
-		found := c.evaluateSet(ctx, set, input, in)
+	for _, u := range unitsOf(in.Gate.Policies) {
+		found := c.evaluateUnit(ctx, u, input, in)
 		all.Deny = append(all.Deny, found.Deny...)
 		all.Warn = append(all.Warn, found.Warn...)
 		all.Undecided = append(all.Undecided, found.Undecided...)
@@ -62,29 +73,25 @@ func (c *Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
 	return all
 }
 
-func (c *Check) evaluateSet(ctx context.Context, set gate.PolicySet, input *documents, in *gate.Input) gate.Findings {
-	if set.Unavailable != "" {
-		return only(undecided(set.Name, in, set.Unavailable, "put right what the message names, or take the policies out of spec.policies of the Gate"))
+func (c *Check) evaluateUnit(ctx context.Context, u unit, input *documents, in *gate.Input) gate.Findings {
+	if u[0].Unavailable != "" {
+		return u.undecided(in, u[0].Unavailable, "put right what the message names, or take the policies out of spec.policies of the Gate")
 	}
 	if ctx.Err() != nil {
-		return only(undecided(set.Name, in, "the policies were not evaluated: "+c.outOfTime(ctx), "make the policies before these cheaper, or take them out of the Gate"))
+		return u.undecided(in, "the policies were not evaluated: "+c.outOfTime(ctx), "make the policies before these cheaper, or take them out of the Gate")
 	}
-	source, err := c.cache.get(ctx, set)
+	source, err := c.cache.get(ctx, u)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return only(undecided(set.Name, in, "the policies were not compiled: "+c.outOfTime(ctx), "try again; if that does not do, split or simplify these policies"))
+		return u.undecided(in, "the policies were not compiled: "+c.outOfTime(ctx), "try again; if that does not do, split or simplify these policies")
 	case err != nil:
-		return only(undecided(set.Name, in, "the policies do not compile: "+err.Error(), "correct the Rego; opa check finds the same"))
+		return u.undecided(in, "the policies do not compile: "+err.Error(), "correct the Rego; opa check finds the same")
 	case source.stuck.Load() > 0:
-		return only(undecided(set.Name, in, "an earlier evaluation of these policies has not ended, so that they are not evaluated",
-			"find the call that takes so long, such as glob.match or regex.match on a long text, and make it cheaper"))
+		return u.undecided(in, "an earlier evaluation of these policies has not ended, so that they are not evaluated",
+			"find the call that takes so long, such as glob.match or regex.match on a long text, and make it cheaper")
 	}
 	found := c.watch(ctx, source, &run{rules: source.rules, input: input, in: in, shared: topdown.NewVirtualCache})
-	for _, d := range set.Doubts {
-		found.Warn = append(found.Warn, gate.Finding{
-			Policy: set.Name, Severity: gate.SeverityMedium, Object: in.Object.String(), Message: d.Message, Remedy: d.Remedy,
-		})
-	}
+	found.Warn = append(found.Warn, u.doubts(in)...)
 	return found
 }
 
@@ -117,7 +124,7 @@ func (c *Check) watch(ctx context.Context, source *compiled, r *run) gate.Findin
 		"find the call in "+current.ref+" that takes so long, and make it cheaper"))
 }
 
-// run is one evaluation of one source.
+// run is one evaluation of one unit.
 type run struct {
 	rules []rule
 	input *documents

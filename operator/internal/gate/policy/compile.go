@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
-// compiled is one policy source, ready to be evaluated by many goroutines at once.
+// compiled is one unit, ready to be evaluated by many goroutines at once.
 type compiled struct {
 	rules []rule
 	// stuck counts evaluations that were left behind because they did not stop.
@@ -48,7 +48,7 @@ var ruleNames = regexp.MustCompile(`^(deny|violation|warn)(_[A-Za-z0-9_]+)?$`)
 func Compile(set gate.PolicySet) error {
 	done := make(chan error, 1)
 	go func() {
-		_, err := compileSet(set)
+		_, err := compileUnit(unit{set})
 		done <- err
 	}()
 	deadline := time.NewTimer(limits.PolicyCompile)
@@ -61,15 +61,17 @@ func Compile(set gate.PolicySet) error {
 	}
 }
 
-func compileSet(set gate.PolicySet) (_ *compiled, err error) {
+func compileUnit(u unit) (_ *compiled, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("the Rego compiler failed: %v", r)
 		}
 	}()
-	modules, err := parse(set)
-	if err != nil {
-		return nil, err
+	modules := map[string]*ast.Module{}
+	for _, set := range u {
+		if err := parse(set, modules); err != nil {
+			return nil, err
+		}
 	}
 	compiler := ast.NewCompiler().WithCapabilities(capabilities()).WithDefaultRegoVersion(ast.RegoV1)
 	if compiler.Compile(modules); compiler.Failed() {
@@ -78,9 +80,13 @@ func compileSet(set gate.PolicySet) (_ *compiled, err error) {
 	if err := checkValues(compiler); err != nil {
 		return nil, err
 	}
-	found, err := findRules(set.Name, compiler)
-	if err != nil {
-		return nil, err
+	var found []rule
+	for _, set := range u {
+		rules, err := findRules(set, compiler)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, rules...)
 	}
 	setManners(compiler, found)
 	meterCalls(compiler)
@@ -88,30 +94,34 @@ func compileSet(set gate.PolicySet) (_ *compiled, err error) {
 	return prepare(compiler, found)
 }
 
-func parse(set gate.PolicySet) (map[string]*ast.Module, error) {
+// parse adds the modules of a set to those that are there. What of the library is in several
+// groups is the same in each.
+func parse(set gate.PolicySet, modules map[string]*ast.Module) error {
 	if err := checkSize(set); err != nil {
-		return nil, err
+		return err
 	}
 	options := ast.ParserOptions{ProcessAnnotation: true, RegoVersion: ast.RegoV1, Capabilities: capabilities()}
-	modules := make(map[string]*ast.Module, len(set.Modules))
 	for _, name := range sortedKeys(set.Modules) {
+		if modules[name] != nil {
+			continue
+		}
 		text := set.Modules[name]
 		if line := tooDeep(text); line > 0 {
-			return nil, fmt.Errorf("%s:%d: brackets nest more than %d deep (limits.PolicyNesting)", name, line, limits.PolicyNesting)
+			return fmt.Errorf("%s:%d: brackets nest more than %d deep (limits.PolicyNesting)", name, line, limits.PolicyNesting)
 		}
 		module, err := ast.ParseModuleWithOpts(name, text, options)
 		if err != nil {
-			return nil, explain(err)
+			return explain(err)
 		}
 		if module == nil {
-			return nil, fmt.Errorf("%s:1: the module is empty: start it with a package and write a rule", name)
+			return fmt.Errorf("%s:1: the module is empty: start it with a package and write a rule", name)
 		}
 		if err := checkShape(module); err != nil {
-			return nil, err
+			return err
 		}
 		modules[name] = module
 	}
-	return modules, nil
+	return nil
 }
 
 func checkSize(set gate.PolicySet) error {
@@ -129,10 +139,10 @@ func checkSize(set gate.PolicySet) error {
 	return nil
 }
 
-// findRules finds every rule of every package that gives findings, in stable order.
-func findRules(set string, compiler *ast.Compiler) ([]rule, error) {
+// findRules finds every rule of every package of a set that gives findings, in stable order.
+func findRules(set gate.PolicySet, compiler *ast.Compiler) ([]rule, error) {
 	byRef := map[string]*rule{}
-	for _, name := range sortedKeys(compiler.Modules) {
+	for _, name := range sortedKeys(set.Modules) {
 		module := compiler.Modules[name]
 		for _, r := range module.Rules {
 			word := string(r.Head.Ref()[0].Value.(ast.Var))
@@ -152,14 +162,14 @@ func findRules(set string, compiler *ast.Compiler) ([]rule, error) {
 				continue
 			}
 			byRef[ref] = &rule{
-				policy: policyName(set, module.Package.Path), ref: ref,
+				policy: policyName(set.Name, module.Package.Path), ref: ref,
 				warns: strings.HasPrefix(word, "warn"), notes: notes,
 			}
 		}
 	}
 	if len(byRef) == 0 {
 		return nil, fmt.Errorf("no module of %s defines deny, violation or warn, so that it would allow everything: write a rule such as %q",
-			strings.Join(sortedKeys(compiler.Modules), ", "), "deny contains msg if { … }")
+			strings.Join(sortedKeys(set.Modules), ", "), "deny contains msg if { … }")
 	}
 	found := make([]rule, 0, len(byRef))
 	for _, ref := range sortedKeys(byRef) {

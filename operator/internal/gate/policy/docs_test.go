@@ -38,7 +38,7 @@ func TestDocs_RefuseARuleWithoutMetadata(t *testing.T) {
 
 func TestLibrary_HasASeverityOfOursAndATestForEveryRule(t *testing.T) {
 	for _, group := range BuiltinGroups() {
-		source, err := compileSet(builtin(t, group))
+		source, err := compileUnit(unit{builtin(t, group)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -123,8 +123,8 @@ func TestCheckValues_CountsAWidePatternOnce(t *testing.T) {
 	}
 	body := fmt.Sprintf("x := input.object; y := [%[2]s]; [%[1]s] = y; v0 != null", strings.TrimSuffix(names.String(), ", "), strings.TrimSuffix(values.String(), ", "))
 	set := house("package main\ndeny contains \"reached\" if { " + body + " }")
-	modules, err := parse(set)
-	if err != nil {
+	modules := map[string]*ast.Module{}
+	if err := parse(set, modules); err != nil {
 		t.Fatal(err)
 	}
 	compiler := ast.NewCompiler().WithCapabilities(capabilities()).WithDefaultRegoVersion(ast.RegoV1)

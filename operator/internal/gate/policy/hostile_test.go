@@ -106,7 +106,7 @@ deny contains "reached" if {
 func TestCheck_StopsAtTheDeadline(t *testing.T) {
 	check := New()
 	set := house(slow)
-	if _, err := check.cache.get(context.Background(), set); err != nil {
+	if _, err := check.cache.get(context.Background(), unit{set}); err != nil {
 		t.Fatal(err)
 	}
 	check.deadline = 20 * time.Millisecond
@@ -138,7 +138,7 @@ func TestCheck_StopsWhenTheRequestIsCancelled(t *testing.T) {
 func TestCheck_LeavesAnEvaluationThatDoesNotStopBehind(t *testing.T) {
 	check := New()
 	check.deadline, check.grace = 10*time.Millisecond, time.Millisecond
-	source, err := compileSet(house("package main\ndeny contains \"no\" if true"))
+	source, err := compileUnit(unit{house("package main\ndeny contains \"no\" if true")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestCheck_LeavesAnEvaluationThatDoesNotStopBehind(t *testing.T) {
 func TestCheck_DoesNotEvaluateASourceThatIsStuck(t *testing.T) {
 	check := New()
 	set := house("package main\ndeny contains \"no\" if true")
-	source, err := check.cache.get(context.Background(), set)
+	source, err := check.cache.get(context.Background(), unit{set})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func Evaluate(ctx context.Context, module string, input any) (denies []string, e
 	if err != nil {
 		return nil, fmt.Errorf("the statement cannot be given to a policy: %w", err)
 	}
-	found := check.evaluateSet(ctx, statementSet(module), &documents{envelope: document{value: value}, statement: true}, &gate.Input{})
+	found := check.evaluateUnit(ctx, unit{statementSet(module)}, &documents{envelope: document{value: value}, statement: true}, &gate.Input{})
 	if len(found.Undecided) > 0 {
 		reasons := make([]string, 0, len(found.Undecided))
 		for _, f := range found.Undecided {
@@ -64,7 +64,7 @@ func Evaluate(ctx context.Context, module string, input any) (denies []string, e
 // compiledStatement refuses a module that could only warn: nobody would see it, and it
 // would accept everything.
 func compiledStatement(ctx context.Context, module string) (*compiled, error) {
-	source, err := ofStatements().cache.get(ctx, statementSet(module))
+	source, err := ofStatements().cache.get(ctx, unit{statementSet(module)})
 	if err != nil {
 		return nil, fmt.Errorf("the policy does not compile: %w", err)
 	}

@@ -1,0 +1,57 @@
+package policy
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/sluice-dev/sluice/operator/internal/gate"
+)
+
+func names(u unit) []string {
+	var all []string
+	for _, set := range u {
+		all = append(all, set.Name)
+	}
+	return all
+}
+
+func TestUnits_TheLibraryIsOneAndEverySourceIsAlone(t *testing.T) {
+	// A set that says it is of the library, and is not.
+	changed := builtin(t, "network")
+	changed.Modules, changed.Sum = maps.Clone(changed.Modules), ""
+	changed.Modules["network/more.rego"] = "package sluice.network.more\ndeny contains \"no\" if true"
+	gone := gate.PolicySet{Name: "tenancy", Unavailable: "it is gone"}
+	units := unitsOf([]gate.PolicySet{house("a"), builtin(t, "restricted"), changed, builtin(t, "secrets"), gone, builtin(t, "restricted"), house("b")})
+	var got [][]string
+	for _, u := range units {
+		got = append(got, names(u))
+	}
+	want := [][]string{{"restricted", "secrets"}, {"sluice-system/house"}, {"network"}, {"tenancy"}, {"sluice-system/house"}}
+	if !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// What groups find together is what each finds by itself, under its own name: rules that two
+// groups have are told by both.
+func TestUnits_GroupsTogetherFindWhatEachFindsAlone(t *testing.T) {
+	broken := goodInput(allBuiltins(t)...)
+	mainContainer(broken)["securityContext"].(map[string]any)["privileged"] = true
+	mainContainer(broken)["env"] = []any{map[string]any{"name": "DB", "value": "db.other.svc"}, map[string]any{"name": "PASSWORD", "value": "hunter2hunter2"}}
+	together := New().Evaluate(context.Background(), broken)
+	var apart gate.Findings
+	for _, set := range broken.Gate.Policies {
+		alone := *broken
+		alone.Gate.Policies = []gate.PolicySet{set}
+		found := New().Evaluate(context.Background(), &alone)
+		apart.Deny, apart.Warn, apart.Undecided = append(apart.Deny, found.Deny...), append(apart.Warn, found.Warn...), append(apart.Undecided, found.Undecided...)
+	}
+	if len(together.Deny) < 4 || len(together.Undecided) > 0 {
+		t.Error(show(together))
+	}
+	if show(together) != show(apart) {
+		t.Errorf("together %s\napart %s", show(together), show(apart))
+	}
+}
