@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"sync/atomic"
@@ -21,6 +22,8 @@ import (
 // compiled is one unit, ready to be evaluated by many goroutines at once.
 type compiled struct {
 	rules []rule
+	// together asks all rules in one query; nil where each is asked by itself.
+	together *rego.PreparedEvalQuery
 	// stuck counts evaluations that were left behind because they did not stop.
 	stuck atomic.Int32
 }
@@ -91,7 +94,7 @@ func compileUnit(u unit) (_ *compiled, err error) {
 	setManners(compiler, found)
 	meterCalls(compiler)
 	meterValues(compiler)
-	return prepare(compiler, found)
+	return prepare(compiler, found, u.ours())
 }
 
 // parse adds the modules of a set to those that are there. What of the library is in several
@@ -192,20 +195,33 @@ func policyName(set string, pkg ast.Ref) string {
 	return set + "/" + strings.Join(words, ".")
 }
 
-func prepare(compiler *ast.Compiler, found []rule) (*compiled, error) {
+func prepare(compiler *ast.Compiler, found []rule, ours bool) (*compiled, error) {
 	store := inmem.New()
+	query := func(body ast.Body) (rego.PreparedEvalQuery, error) {
+		options := append(meteredFunctions(),
+			rego.ParsedQuery(body), rego.Compiler(compiler), rego.Store(store), rego.StrictBuiltinErrors(true))
+		return rego.New(options...).PrepareForEval(context.Background())
+	}
+	var refs []string
 	for i := range found {
 		body, err := ast.ParseBodyWithOpts(found[i].ref, ast.ParserOptions{RegoVersion: ast.RegoV1})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", found[i].ref, err)
 		}
-		options := append(meteredFunctions(),
-			rego.ParsedQuery(body), rego.Compiler(compiler), rego.Store(store), rego.StrictBuiltinErrors(true))
-		if found[i].query, err = rego.New(options...).PrepareForEval(context.Background()); err != nil {
+		if found[i].query, err = query(body); err != nil {
 			return nil, fmt.Errorf("%s: %w", found[i].ref, explain(err))
 		}
+		refs = append(refs, found[i].ref)
 	}
-	return &compiled{rules: found}, nil
+	asObject := func(r rule) bool { return r.manner != envelope || r.unclear != "" }
+	if !ours || slices.ContainsFunc(found, asObject) {
+		return &compiled{rules: found}, nil
+	}
+	all, err := query(ast.MustParseBody("[" + strings.Join(refs, ", ") + "]"))
+	if err != nil {
+		return nil, explain(err)
+	}
+	return &compiled{rules: found, together: &all}, nil
 }
 
 // explain turns OPA's errors into one line: file:line, and what is wrong. More than a

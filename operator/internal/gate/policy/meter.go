@@ -42,6 +42,9 @@ func (m *meter) charge(bytes int) error {
 	return nil
 }
 
+// restart counts from the start again; what was cancelled stays cancelled.
+func (m *meter) restart() { m.steps, m.bytes, m.exceeded = 0, 0, "" }
+
 func (m *meter) exceed(reason string) {
 	if m.exceeded == "" {
 		m.exceeded = reason

@@ -4,7 +4,9 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 )
@@ -53,5 +55,25 @@ func TestUnits_GroupsTogetherFindWhatEachFindsAlone(t *testing.T) {
 	}
 	if show(together) != show(apart) {
 		t.Errorf("together %s\napart %s", show(together), show(apart))
+	}
+}
+
+// An input that is too much for the rules together is cut off at the one that is too much.
+func TestUnits_GroupsThatTakeTooMuchAreCutOffAtARule(t *testing.T) {
+	in := goodInput(builtin(t, "restricted"), builtin(t, "secrets"))
+	containers := make([]any, 20_000)
+	for i := range containers {
+		containers[i] = mainContainer(in)
+	}
+	template := in.Children[0]["spec"].(map[string]any)["template"].(map[string]any)
+	template["spec"].(map[string]any)["containers"] = containers
+	check := New()
+	check.deadline = time.Minute
+	found := check.Evaluate(context.Background(), in)
+	if len(found.Undecided) != 1 || len(found.Deny) > 0 {
+		t.Fatal(show(found))
+	}
+	if f := found.Undecided[0]; !strings.Contains(f.Policy, "/") || !strings.Contains(f.Message, "limits.Policy") {
+		t.Error(show(found))
 	}
 }
