@@ -211,8 +211,8 @@ const (
 	// BundleNameBytes is how long the name of a file in it may be.
 	BundleNameBytes = 256
 	// PolicySteps is how many expressions the policies of one source may evaluate over
-	// one object. The largest group of the library takes 500 for a Workload with six
-	// children, and a step at most 1 µs. Unlike the deadline, and before it, it cuts off
+	// one object, and the groups of the library that a Gate names together. All of them
+	// take 1,000 for a Workload with six children, and a step takes 1 µs. Unlike the deadline, and before it, it cuts off
 	// at the same place on every machine, so that pull request and admission agree.
 	PolicySteps = 1_000_000
 	// PolicyBuiltinBytes is how much text and how many collections (at 16 bytes per
