@@ -1,7 +1,7 @@
 // Package policy judges by OPA policies: the library that ships with Sluice, and Rego
 // that a Gate refers to. Each source is compiled on its own, so that none can add rules
-// to another, but for the groups of the library, which are one; and evaluated within the bounds of package limits. What could not be
-// evaluated is Undecided, never passed over.
+// to another, but for the groups of the library, which are one. All are evaluated within
+// the bounds of package limits. What could not be evaluated is Undecided, never passed over.
 package policy
 
 import (
