@@ -19,6 +19,7 @@ var layers = map[string]int{
 	"internal/redact":                 0,
 	"internal/strictjson":             0,
 	"internal/argocd":                 1,
+	"internal/clone":                  1,
 	"internal/crdcompat":              1,
 	"internal/evidence":               1,
 	"internal/forge":                  1,

@@ -25,6 +25,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/cli"
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/evidence"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
@@ -179,7 +180,7 @@ func newSuite(t *testing.T, args ...string) *suite {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 )
 
@@ -46,7 +47,7 @@ func TestRights_AreThoseThatTheOperatorUses(t *testing.T) {
 			t.FailNow()
 		}
 	}
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
