@@ -123,7 +123,8 @@ func TestSays_HoldsAPageToWhatIsPrinted(t *testing.T) {
 func startLab(ctx context.Context, t *testing.T, root string) string {
 	t.Helper()
 	var log bytes.Buffer
-	c := exec.CommandContext(ctx, filepath.Join(root, "bin", "sluice"), "lab", "up", "--dir", t.TempDir())
+	lab, stop := context.WithCancel(ctx)
+	c := exec.CommandContext(lab, filepath.Join(root, "bin", "sluice"), "lab", "up", "--dir", t.TempDir())
 	c.Dir, c.Stderr = root, &log
 	c.WaitDelay = time.Minute // after the time is over, to end all that it started
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
@@ -132,13 +133,17 @@ func startLab(ctx context.Context, t *testing.T, root string) string {
 		err = c.Start()
 	}
 	if err != nil {
+		stop()
 		t.Fatalf("start the lab (run `make build tools` first): %v", err)
 	}
 	exports, err := bufio.NewReader(out).ReadString('\n')
 	t.Cleanup(func() {
-		_ = c.Cancel()
-		if err := c.Wait(); err != nil || t.Failed() {
-			t.Errorf("the lab ended with %v: %s", err, log.String())
+		stop()
+		_ = c.Wait() // tells of the context, however the lab ended
+		if code := c.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("the lab ended with exit code %d: %s", code, log.String())
+		} else if t.Failed() {
+			t.Log(log.String())
 		}
 	})
 	if err != nil {
