@@ -9,7 +9,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/sluice-dev/sluice/operator/internal/clone"
 )
@@ -33,7 +32,11 @@ a clone of the repository in which "make build tools" has run.`,
 		Args: takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			var args []string
-			c.Flags().Visit(func(f *pflag.Flag) { args = append(args, "--"+f.Name+"="+f.Value.String()) })
+			for _, name := range []string{"overlay", "dir", "manager"} {
+				if f := c.Flags().Lookup(name); f.Changed {
+					args = append(args, "--"+name+"="+f.Value.String())
+				}
+			}
 			if c.Context().Err() != nil {
 				return nil // interrupted, as the lab may be at any time
 			}

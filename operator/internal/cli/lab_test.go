@@ -51,7 +51,7 @@ func TestLabUp_IsTheClonesProgram(t *testing.T) {
 		out    string
 		said   string
 	}{
-		"its flags, where it was called":   {`echo "$(basename "$PWD"):" "$@"`, []string{"--dir", "a b", "--overlay=x=y", "--manager="}, 0, "docs: --dir=a b --manager= --overlay=x=y\n", ""},
+		"its flags, where it was called":   {`echo "$(basename "$PWD"):" "$@"`, []string{"--dir", "a b", "--overlay=x=y", "--manager="}, 0, "docs: --overlay=x=y --dir=a b --manager=\n", ""},
 		"no flags":                         {`echo $# "$(cat)"`, nil, 0, "0 read\n", ""},
 		"its exit code and standard error": {`echo no >&2; exit 3`, nil, cli.ExitUndecided, "", "no\n"},
 		"one that is not built":            {"", nil, cli.ExitUsage, "", "bin/lab is not there: run make build"},

@@ -37,6 +37,7 @@ var layers = map[string]int{
 	"internal/conversion":             2,
 	"internal/delta":                  2,
 	"internal/gate/":                  2,
+	"internal/health":                 2,
 	"internal/ignore":                 2,
 	"internal/images":                 2,
 	"internal/overlay":                2,
