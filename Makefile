@@ -53,13 +53,13 @@ cases: tools ## Run the known cases, each with its right answer and ours
 ##@ Build
 
 .PHONY: build
-build: bin/sluice bin/manager ## Build bin/sluice and bin/manager
+build: bin/sluice bin/manager bin/lab ## Build bin/sluice, bin/manager and bin/lab
 
 bin/sluice bin/manager: bin/%: $(SOURCES)
 	@echo "building $@ (with empty caches about 3 min on 2 cores) ..."
 	@start=$$(date +%s); go build -trimpath -ldflags "-s -w" -o $@ ./operator/cmd/$* && echo "built $@ in $$(($$(date +%s) - start)) s"
 
-bin/demo bin/e2e bin/benchreconcile: bin/%: $(SOURCES)
+bin/lab bin/demo bin/e2e bin/benchreconcile: bin/%: $(SOURCES)
 	@go build -trimpath -ldflags "-s -w" -o $@ ./operator/test/$*
 
 .PHONY: image
@@ -228,7 +228,7 @@ crd-check: bin/sluice ## Fail if the CRDs break what the last release accepted
 
 .PHONY: lab
 lab: build tools ## Start a local cluster that runs Sluice, until Ctrl-C
-	@bin/sluice lab up
+	@bin/lab
 
 .PHONY: install
 install: $(TOOLS)/kubectl ## Install the CRDs into the cluster of the current context

@@ -1,4 +1,4 @@
-// Command sluice judges, renders and verifies before anything is merged, and runs a local
+// Command sluice judges, renders and verifies before anything is merged, and starts a local
 // cluster to try it on. As kubectl-sluice on PATH it is also `kubectl sluice`.
 package main
 
@@ -16,7 +16,7 @@ import (
 
 func main() {
 	paceCollector()
-	// The local cluster's clients log to a global logger, which prints a stack when nobody set it.
+	// A cluster's clients log to a global logger, which prints a stack when nobody set it.
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// What waits for a file, such as a named pipe, sees no context: the second signal ends it.

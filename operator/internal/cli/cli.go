@@ -94,7 +94,7 @@ func MainAs(ctx context.Context, program string, args []string, in io.Reader, ou
 	root.SetOut(out)
 	root.SetErr(errOut)
 	root.AddCommand(checkCommand(s), renderCommand(s), verifyCommand(s), attestCommand(s), historyCommand(s), diffCommand(s), promoteCommand(s), lintCommand(s), crdCommand(s), policyCommand(s),
-		statusCommand(s), whyCommand(s), driftCommand(s), initCommand(s), labCommand(s), docsCommand(s))
+		statusCommand(s), whyCommand(s), driftCommand(s), initCommand(s), labCommand(), docsCommand(s))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return ExitPass

@@ -1,10 +1,8 @@
-// Package delta is the one door to gitops-engine: what differs between a child as
-// desired and as it is, and how healthy it is. Changes name fields and never show
-// values, so nothing secret can surface through them.
+// Package delta says what differs between a child as desired and as it is. Changes name
+// fields and never show values, so nothing secret can surface through them.
 package delta
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -12,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/argoproj/gitops-engine/pkg/diff"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -41,7 +38,7 @@ type Change struct {
 }
 
 // Compare lists what differs between a child as desired and as it is in the cluster, by
-// path. Both are normalised by gitops-engine and defaulted by the API server's own
+// path. Both are written as their type writes them and defaulted by the API server's own
 // defaulters first, so quantities, defaulted fields and volume claim templates that mean
 // the same compare equal. So do, see same, null and empty, a number and its digits, and a
 // version with and without its v.
@@ -76,25 +73,6 @@ func Compare(desired, live *unstructured.Unstructured) ([]Change, error) {
 	return c.changes, nil
 }
 
-// normalised runs an object through gitops-engine as both sides of a diff, which yields
-// it in normal form and with defaults set.
-func normalised(u *unstructured.Unstructured) (map[string]any, error) {
-	clean := u.DeepCopy()
-	unstructured.RemoveNestedField(clean.Object, "metadata", "managedFields")
-	unstructured.RemoveNestedField(clean.Object, "metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
-	result, err := diff.Diff(clean, clean.DeepCopy())
-	if err != nil {
-		return nil, fmt.Errorf("normalise %s %s/%s: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
-	}
-	var out map[string]any
-	if err := json.Unmarshal(result.NormalizedLive, &out); err != nil {
-		return nil, fmt.Errorf("normalise %s %s/%s: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
-	}
-	dropDirectives(out)
-	nameClaims(out)
-	return out, nil
-}
-
 // nameClaims says of volume claim templates what they are, as the API server does.
 func nameClaims(object map[string]any) {
 	claims, _, _ := unstructured.NestedFieldNoCopy(object, "spec", "volumeClaimTemplates")
@@ -108,25 +86,6 @@ func nameClaims(object map[string]any) {
 			if claim[key] == nil {
 				claim[key] = value
 			}
-		}
-	}
-}
-
-// dropDirectives removes what strategic merge patches leave behind ($retainKeys); a
-// field of an API object never starts with $.
-func dropDirectives(v any) {
-	switch t := v.(type) {
-	case map[string]any:
-		for key, x := range t {
-			if strings.HasPrefix(key, "$") {
-				delete(t, key)
-				continue
-			}
-			dropDirectives(x)
-		}
-	case []any:
-		for _, x := range t {
-			dropDirectives(x)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 )
 
 // maxWorkloads keeps the audit log, at 30 KB for each, below the size where it is rotated.
@@ -47,7 +47,7 @@ func run(ctx context.Context, o options) error {
 	if o.workloads < 1 || o.workloads > maxWorkloads {
 		return fmt.Errorf("-n=%d: has to be between 1 and %d", o.workloads, maxWorkloads)
 	}
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		return err
 	}

@@ -9,14 +9,14 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 )
 
 // TestMeasure_FewWorkloadsStayWithinTheTargets is the whole run, with few enough Workloads
 // for every day.
 func TestMeasure_FewWorkloadsStayWithinTheTargets(t *testing.T) {
 	log.SetLogger(logr.Discard())
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/internal/cli"
 	"github.com/sluice-dev/sluice/operator/internal/delta"
+	"github.com/sluice-dev/sluice/operator/internal/health"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
 	"github.com/sluice-dev/sluice/operator/internal/pin"
 	"github.com/sluice-dev/sluice/operator/internal/repo"
@@ -245,7 +246,7 @@ func progresses(text, says string) error {
 	if err := object(text, &u); err != nil {
 		return err
 	}
-	if h := delta.HealthOf(&u); h.Status != delta.Progressing || !strings.Contains(h.Message, says) {
+	if h := health.Of(&u); h.Status != health.Progressing || !strings.Contains(h.Message, says) {
 		return fmt.Errorf("it is %s: %s", h.Status, h.Message)
 	}
 	return nil
@@ -290,7 +291,7 @@ func notReady(context.Context) error {
 	if err := object("apiVersion: example.com/v1\nkind: Database\nmetadata: {name: db, generation: 1}\nstatus: {conditions: [{type: Ready, status: 'False', reason: DiskFull, message: the disk is full}]}\n", &u); err != nil {
 		return err
 	}
-	if h := delta.HealthOf(&u); h.Status != delta.Degraded || h.Message != "the disk is full" {
+	if h := health.Of(&u); h.Status != health.Degraded || h.Message != "the disk is full" {
 		return fmt.Errorf("it is %s: %s", h.Status, h.Message)
 	}
 	return nil

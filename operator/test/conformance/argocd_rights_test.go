@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
 	"github.com/sluice-dev/sluice/operator/internal/scaffold"
@@ -26,7 +27,7 @@ const deliverer = "argocd-fleet"
 // TestArgoCD_InAFleetsClusterItMayWriteTheFleetAndNothingElse asks a real API server what
 // the roles of kustomize/argocd/cluster come to.
 func TestArgoCD_InAFleetsClusterItMayWriteTheFleetAndNothingElse(t *testing.T) {
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 )
 
@@ -30,7 +31,7 @@ type project struct {
 
 // TestArgoCD_TheProjectAllowsWhatTheOverlaysHoldAndNothingElse keeps the rights least.
 func TestArgoCD_TheProjectAllowsWhatTheOverlaysHoldAndNothingElse(t *testing.T) {
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func TestArgoCD_TheProjectAllowsWhatTheOverlaysHoldAndNothingElse(t *testing.T) 
 // TestArgoCD_WhatJudgesIsSyncedBeforeWhatIsJudged: definitions, then the operator, then
 // Gates, then Workloads.
 func TestArgoCD_WhatJudgesIsSyncedBeforeWhatIsJudged(t *testing.T) {
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func TestArgoCD_WhatJudgesIsSyncedBeforeWhatIsJudged(t *testing.T) {
 // TestArgoCD_NoDefaultIsSetWithinWhatIsReplacedAsAWhole: a list or map that is atomic is
 // Git's as a whole to Argo CD, so that a default within it would be OutOfSync for ever.
 func TestArgoCD_NoDefaultIsSetWithinWhatIsReplacedAsAWhole(t *testing.T) {
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

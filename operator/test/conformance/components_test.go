@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/controller/workload"
-	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 	"github.com/sluice-dev/sluice/operator/internal/live"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
 )
@@ -24,7 +24,7 @@ import (
 // stock builds an overlay with the kustomize program.
 func stock(t *testing.T, folder string) []*unstructured.Unstructured {
 	t.Helper()
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/lab"
-	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
@@ -90,7 +90,7 @@ func TestMonitoring_AlertsReadWhatTheOperatorExposes(t *testing.T) {
 // for its job, and returns how many there are.
 func (s *suite) writeRules(t *testing.T, dir string) int {
 	t.Helper()
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-dev/sluice/operator/internal/cli"
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
@@ -56,7 +57,7 @@ func fleet(t *testing.T) (registry *testkit.Registry, signer string) {
 // TestReadme_ItsWorkloadPassesItsGate takes the two objects of the README as a reader
 // would who applies both.
 func TestReadme_ItsWorkloadPassesItsGate(t *testing.T) {
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func TestReadme_ItsWorkloadPassesItsGate(t *testing.T) {
 
 // TestOverlays_PassTheirOwnGate checks each overlay as a pull request to it would be.
 func TestOverlays_PassTheirOwnGate(t *testing.T) {
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func TestOverlays_PassTheirOwnGate(t *testing.T) {
 // TestBase_PassesThePolicies holds the operator's own Deployment against what it asks of
 // others. The labels of gitops are those of the children of Workloads.
 func TestBase_PassesThePolicies(t *testing.T) {
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +136,7 @@ func TestBase_PassesThePolicies(t *testing.T) {
 // TestOverlays_PinTheSameThings is what `make overlays` asks: from ci on, what is tested is
 // what runs.
 func TestOverlays_PinTheSameThings(t *testing.T) {
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

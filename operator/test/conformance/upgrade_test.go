@@ -23,6 +23,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/api/v1alpha1"
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/lab"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 )
@@ -141,7 +142,7 @@ func TestUpgrade_TheDocumentedCommandsStoreTheRest(t *testing.T) {
 // the list would wait for itself.
 func (u *upgrade) anotherReplica(t *testing.T) *lab.Process {
 	t.Helper()
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +186,7 @@ func upgraded(t *testing.T) *upgrade {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +361,7 @@ func (u *upgrade) convertAt(t *testing.T, url string) (was string) {
 // documented runs the commands of docs/upgrade.md as they stand there.
 func (u *upgrade) documented(t *testing.T) {
 	t.Helper()
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

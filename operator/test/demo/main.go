@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 	"github.com/sluice-dev/sluice/operator/test/stepwise"
 )
@@ -75,7 +76,7 @@ type demo struct {
 var signed, unsigned = []string{"shop/ledger:2.0.1", "shop/scanner:1.4.0"}, []string{"shop/report:0.9.0"}
 
 func start(ctx context.Context) (*demo, error) {
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/lab"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 	"github.com/sluice-dev/sluice/operator/internal/scaffold"
@@ -67,7 +68,7 @@ func (r release) String() string { return repositoryOfImage + ":" + r.tag + "@" 
 const repositoryOfImage = stage.Registry + "/" + fleetName + "/web"
 
 func newWorld() (*world, error) {
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		return nil, err
 	}

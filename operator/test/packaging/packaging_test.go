@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 )
 
 func root(t *testing.T) string {
 	t.Helper()
-	r, err := stage.Root()
+	r, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/lab"
-	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 	"github.com/sluice-dev/sluice/operator/test/stepwise"
 )
 
@@ -30,7 +30,7 @@ type pipeline struct {
 }
 
 func run(ctx context.Context) error {
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		return err
 	}

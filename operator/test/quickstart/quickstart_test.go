@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,8 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-dev/sluice/operator/internal/cli"
-	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 )
 
 const page = "docs/quickstart.md"
@@ -35,7 +33,7 @@ type step struct {
 // TestQuickstart_DoesWhatItSays runs the page's commands in order in one shell, in a new
 // folder and against a lab of its own, as a reader would.
 func TestQuickstart_DoesWhatItSays(t *testing.T) {
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +47,7 @@ func TestQuickstart_DoesWhatItSays(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	exports := startLab(ctx, t)
+	exports := startLab(ctx, t, root)
 	for i, r := range run(ctx, t, root, exports, steps) {
 		s := steps[i]
 		switch {
@@ -122,22 +120,30 @@ func TestSays_HoldsAPageToWhatIsPrinted(t *testing.T) {
 }
 
 // startLab starts a lab as the page does, and returns the line that a reader pastes.
-func startLab(ctx context.Context, t *testing.T) string {
+func startLab(ctx context.Context, t *testing.T, root string) string {
 	t.Helper()
-	lab, stop := context.WithCancel(ctx)
-	out, in := io.Pipe()
 	var log bytes.Buffer
-	done := make(chan int, 1)
-	go func() {
-		code := cli.Main(lab, []string{"lab", "up", "--dir", t.TempDir()}, nil, in, &log)
-		_ = in.CloseWithError(fmt.Errorf("the lab ended with exit code %d", code))
-		done <- code
-	}()
+	lab, stop := context.WithCancel(ctx)
+	c := exec.CommandContext(lab, filepath.Join(root, "bin", "sluice"), "lab", "up", "--dir", t.TempDir())
+	c.Dir, c.Stderr = root, &log
+	c.WaitDelay = time.Minute // after the time is over, to end all that it started
+	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		stop()
+		t.Fatalf("start the lab (run `make build tools` first): %v", err)
+	}
 	exports, err := bufio.NewReader(out).ReadString('\n')
 	t.Cleanup(func() {
 		stop()
-		if code := <-done; code != 0 || t.Failed() {
-			t.Logf("the lab ended with exit code %d: %s", code, log.String())
+		_ = c.Wait() // tells of the context, however the lab ended
+		if code := c.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("the lab ended with exit code %d: %s", code, log.String())
+		} else if t.Failed() {
+			t.Log(log.String())
 		}
 	})
 	if err != nil {

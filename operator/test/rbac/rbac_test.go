@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 )
 
@@ -112,7 +113,7 @@ func TestRights_OneThatIsTooWideIsFound(t *testing.T) {
 // roles is the file of the operator's Role and ClusterRole.
 func roles(t *testing.T) string {
 	t.Helper()
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/lab/node"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 )
@@ -42,7 +43,7 @@ func newWorld(t *testing.T) *world {
 	ctrl.SetLogger(logr.Discard()) // the lab's node is one of its managers
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	root, err := stage.Root()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

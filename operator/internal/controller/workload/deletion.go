@@ -15,7 +15,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
-	"github.com/sluice-dev/sluice/operator/internal/delta"
+	"github.com/sluice-dev/sluice/operator/internal/health"
 	"github.com/sluice-dev/sluice/operator/internal/render"
 )
 
@@ -151,7 +151,7 @@ func (r *Reconciler) keepStorage(ctx context.Context, s *scope, c *unstructured.
 // use them are gone: an old ConfigMap is mounted until the rollout is through.
 func (r *Reconciler) prune(ctx context.Context, s *scope) error {
 	p := primary(s.owned)
-	if p == nil || delta.HealthOf(p).Status != delta.Healthy || s.underWay() {
+	if p == nil || health.Of(p).Status != health.Healthy || s.underWay() {
 		return nil
 	}
 	return r.keepOnly(ctx, s, func(c *unstructured.Unstructured) bool {

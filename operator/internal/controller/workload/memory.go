@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
-	"github.com/sluice-dev/sluice/operator/internal/delta"
+	"github.com/sluice-dev/sluice/operator/internal/health"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
@@ -195,11 +195,11 @@ func (m *memory) putBack(key childKey, now time.Time) {
 // overdue turns a StatefulSet's lack of progress into Degraded after the deadline: unlike
 // a Deployment it has none of its own, and one whose pods crash would be Progressing for
 // ever. The second result is when to look again.
-func (m *memory) overdue(c *unstructured.Unstructured, h delta.Health, now time.Time, deadline time.Duration) (delta.Health, time.Duration) {
+func (m *memory) overdue(c *unstructured.Unstructured, h health.Health, now time.Time, deadline time.Duration) (health.Health, time.Duration) {
 	if c.GetKind() != "StatefulSet" {
 		return h, 0
 	}
-	if h.Status != delta.Progressing || c.GetDeletionTimestamp() != nil {
+	if h.Status != health.Progressing || c.GetDeletionTimestamp() != nil {
 		m.standstill = ""
 		return h, 0
 	}
@@ -211,5 +211,5 @@ func (m *memory) overdue(c *unstructured.Unstructured, h delta.Health, now time.
 		return h, left
 	}
 	message := fmt.Sprintf("no progress for %s: %s", deadline, h.Message)
-	return delta.Health{Status: delta.Degraded, Message: message}, 0
+	return health.Health{Status: health.Degraded, Message: message}, 0
 }

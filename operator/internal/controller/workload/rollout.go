@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
-	"github.com/sluice-dev/sluice/operator/internal/delta"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/health"
 	"github.com/sluice-dev/sluice/operator/internal/rollout"
 )
 
@@ -160,7 +160,7 @@ func (s *scope) stageBefore() rollout.Release {
 		return rollout.InCanary
 	case !s.release.back:
 		return rollout.Failed
-	case s.wentBack() && delta.HealthOf(primary(s.owned)).Status == delta.Healthy:
+	case s.wentBack() && health.Of(primary(s.owned)).Status == health.Healthy:
 		return rollout.BackOnStable
 	}
 	return rollout.RollingBack

@@ -13,7 +13,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
-	"github.com/sluice-dev/sluice/operator/internal/delta"
+	"github.com/sluice-dev/sluice/operator/internal/health"
 	"github.com/sluice-dev/sluice/operator/internal/render"
 	"github.com/sluice-dev/sluice/operator/internal/rollout"
 )
@@ -117,7 +117,7 @@ func (s *scope) stepReady() bool {
 
 // serves says whether every pod of a pods' controller is of the revision at hand and ready.
 func (s *scope) serves(live *unstructured.Unstructured) bool {
-	return live != nil && live.GetAnnotations()[annotationRevision] == s.release.revision && delta.HealthOf(live).Status == delta.Healthy
+	return live != nil && live.GetAnnotations()[annotationRevision] == s.release.revision && health.Of(live).Status == health.Healthy
 }
 
 func nestedCount(u *unstructured.Unstructured, path ...string) int32 {
@@ -334,9 +334,9 @@ func observe(s *scope, o *obstacle) rollout.Observation {
 		}[o.kind]
 	}
 	switch h, _ := worstHealth(s); {
-	case h.Status == delta.Degraded:
+	case h.Status == health.Degraded:
 		out.Health = rollout.Degraded
-	case h.Status == delta.Healthy && len(s.growing) == 0:
+	case h.Status == health.Healthy && len(s.growing) == 0:
 		out.Health = rollout.Healthy
 	}
 	return out

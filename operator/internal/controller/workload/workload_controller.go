@@ -22,9 +22,9 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
-	"github.com/sluice-dev/sluice/operator/internal/delta"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/health"
 	"github.com/sluice-dev/sluice/operator/internal/ignore"
 	"github.com/sluice-dev/sluice/operator/internal/metrics"
 	"github.com/sluice-dev/sluice/operator/internal/rollout"
@@ -106,7 +106,7 @@ type scope struct {
 	volumes map[string]resource.Quantity
 	growing []string
 	// health of owned, by position.
-	health []delta.Health
+	health []health.Health
 	// seen is a hash of what the pods refer to, empty when that is nothing; incomplete says
 	// that some of it is missing.
 	seen       string
@@ -216,7 +216,7 @@ func (r *Reconciler) readHealth(s *scope) {
 	})
 	deadline := rollout.PlanOf(&s.workload.Spec).ProgressDeadline
 	for _, c := range s.owned {
-		h, again := s.memory.overdue(c, delta.HealthOf(c), s.now, deadline)
+		h, again := s.memory.overdue(c, health.Of(c), s.now, deadline)
 		if again > 0 {
 			s.lookAgain(again)
 		}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
-	"github.com/sluice-dev/sluice/operator/internal/delta"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/health"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/render"
@@ -163,9 +163,9 @@ func standingOfHealth(s *scope, phase v1beta1.Phase) standing {
 	}
 	h, of := worstHealth(s)
 	switch {
-	case h.Status == delta.Degraded:
+	case h.Status == health.Degraded:
 		return standing{phase, reasonDegraded, childText(of) + h.Message}
-	case h.Status != delta.Healthy:
+	case h.Status != health.Healthy:
 		return standing{phase, reasonProgressing, childText(of) + h.Message}
 	case len(s.growing) > 0:
 		return standing{phase, reasonVolumesGrow, growingText(s.growing)}
@@ -173,14 +173,14 @@ func standingOfHealth(s *scope, phase v1beta1.Phase) standing {
 	return standing{phase, reasonReady, "every child is healthy"}
 }
 
-func worstHealth(s *scope) (delta.Health, *unstructured.Unstructured) {
+func worstHealth(s *scope) (health.Health, *unstructured.Unstructured) {
 	if primary(s.owned) == nil {
-		return delta.Health{Status: delta.HealthMissing, Message: "the pods' controller does not exist yet"}, nil
+		return health.Health{Status: health.Missing, Message: "the pods' controller does not exist yet"}, nil
 	}
-	worst := delta.Health{Status: delta.Healthy}
+	worst := health.Health{Status: health.Healthy}
 	var of *unstructured.Unstructured
 	for i, h := range s.health {
-		if delta.Worse(worst.Status, h.Status) {
+		if health.Worse(worst.Status, h.Status) {
 			worst, of = h, s.owned[i]
 		}
 	}

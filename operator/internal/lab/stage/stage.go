@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -289,21 +288,4 @@ func (s *Stage) ready(ctx context.Context) error {
 		return fmt.Errorf("wait for the operator to be ready: %w; its log is %s", err, s.Manager.Log())
 	}
 	return nil
-}
-
-// Root finds the repository at or above the working directory.
-func Root() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("working directory: %w", err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "kustomize", "base", "kustomization.yaml")); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", errors.New("kustomize/base is not at or above the working directory: run this in a clone of the repository")
-		}
-		dir = filepath.Dir(dir)
-	}
 }

@@ -1,9 +1,11 @@
-package delta
+// Package health judges how well children are. It is the one door to gitops-engine, and no
+// part of the command, which gitops-engine would make half as large again.
+package health
 
 import (
 	"fmt"
 
-	"github.com/argoproj/gitops-engine/pkg/health"
+	engine "github.com/argoproj/gitops-engine/pkg/health"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -17,19 +19,19 @@ type Health struct {
 
 // The health statuses that decide a phase.
 const (
-	Healthy       = string(health.HealthStatusHealthy)
-	Progressing   = string(health.HealthStatusProgressing)
-	Degraded      = string(health.HealthStatusDegraded)
-	HealthMissing = string(health.HealthStatusMissing)
-	HealthUnknown = string(health.HealthStatusUnknown)
+	Healthy     = string(engine.HealthStatusHealthy)
+	Progressing = string(engine.HealthStatusProgressing)
+	Degraded    = string(engine.HealthStatusDegraded)
+	Missing     = string(engine.HealthStatusMissing)
+	Unknown     = string(engine.HealthStatusUnknown)
 )
 
-// HealthOf judges one child; kinds that have no notion of health are Healthy once they
+// Of judges one child; kinds that have no notion of health are Healthy once they
 // exist, unless they say themselves that they are not Ready. What cannot be read is Unknown.
-func HealthOf(live *unstructured.Unstructured) Health {
-	h, err := health.GetResourceHealth(live, nil)
+func Of(live *unstructured.Unstructured) Health {
+	h, err := engine.GetResourceHealth(live, nil)
 	if err != nil {
-		return Health{Status: HealthUnknown, Message: fmt.Sprintf("health cannot be read: %v", err)}
+		return Health{Status: Unknown, Message: fmt.Sprintf("health cannot be read: %v", err)}
 	}
 	out := Health{Status: Healthy}
 	if h != nil {
@@ -88,5 +90,5 @@ func unfinished(live *unstructured.Unstructured) string {
 
 // Worse says whether health status b is worse than a.
 func Worse(a, b string) bool {
-	return health.IsWorse(health.HealthStatusCode(a), health.HealthStatusCode(b))
+	return engine.IsWorse(engine.HealthStatusCode(a), engine.HealthStatusCode(b))
 }

@@ -1,0 +1,7 @@
+package delta
+
+// What the oracle is held against.
+var (
+	Normalised = normalised
+	Prune      = prune
+)
