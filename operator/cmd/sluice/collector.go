@@ -11,7 +11,7 @@ import (
 const (
 	// heapFloor is the memory, in bytes, that the collector leaves alone: Go's own pace, in
 	// parts of what is alive, has a check of a thousand Workloads marked some forty times.
-	heapFloor = 52 << 20
+	heapFloor = 50 << 20
 	// gcPercent is the pace above it, less than Go's own: a sixth less of memory than at 80,
 	// for a tenth more of processor time.
 	gcPercent = 60
