@@ -10,6 +10,37 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
+// madeBy is what a function made that is charged afterwards. Parsers make all of a value,
+// and not its top alone.
+func madeBy(name string, v ast.Value) (int, error) {
+	switch name {
+	case "json.unmarshal", "yaml.unmarshal", "uri.parse":
+	default:
+		return shallow(v), nil
+	}
+	size := 0
+	err := addParsed(v, 1, &size)
+	return size, err
+}
+
+// addParsed also refuses values that nest deeper than those that are written out in Rego may:
+// walk makes a path to each part of a value, as long as that part is deep.
+func addParsed(v ast.Value, depth int, size *int) error {
+	if depth > limits.PolicyNesting {
+		return errTooDeep
+	}
+	if *size += shallow(v); *size > limits.PolicyBuiltinBytes {
+		return errTooLarge
+	}
+	var err error
+	each(v, func(t *ast.Term) {
+		if err == nil {
+			err = addParsed(t.Value, depth+1, size)
+		}
+	})
+	return err
+}
+
 // quoted: glob.quote_meta(text), at worst an escape for each byte.
 func quoted(operands []*ast.Term) (int, error) { return product(2, shallow(operands[0].Value)), nil }
 

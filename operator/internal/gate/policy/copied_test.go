@@ -35,6 +35,9 @@ func TestMetered_BoundsWhatFunctionsCopyDeepDown(t *testing.T) {
 		"overlapping":     "s := concat(\"\", [\"a\" | some i in numbers.range(1, 100000)])\nt := substring(s, 0, 50000)\ndeny contains \"reached\" if count([indexof_n(s, t) | " + often + "]) > 0",
 		"parts of a text": "s := concat(\"\", [\"é\" | some i in numbers.range(1, 100000)])\ndeny contains \"reached\" if count([substring(s, i, -1) | " + often + "]) > 0",
 		"reachable":       "g := {sprintf(\"%d\", [i]): [sprintf(\"%d\", [i + 1])] | some i in numbers.range(1, 5000)}\ndeny contains \"reached\" if count([graph.reachable(g, {\"1\"}) | " + often + "]) > 0",
+		"parsed":          "s := concat(\"\", array.concat([\"[[\"], array.concat([\"[],\" | some i in numbers.range(1, 100000)], [\"[]]]\"])))\ndeny contains \"reached\" if count([json.unmarshal(s) | " + often + "]) > 0",
+		"common":          "a := {i | some i in numbers.range(1, 5000)}\ndeny contains \"reached\" if count([b | " + often + "; b := a & a]) > 0",
+		"parts of a URI":  "s := concat(\"\", array.concat([\"http://a/\"], [\"%41\" | some i in numbers.range(1, 50000)]))\ndeny contains \"reached\" if count([uri.parse(s) | " + often + "]) > 0",
 		"removed":         kept(`json.remove(o, [sprintf("a/b/%d", [i])])`),
 		"removed by keys": kept(`json.remove(o, [["a", "b", sprintf("%d", [i])]])`),
 		"removed in a list": "l := [[j | some j in numbers.range(1, 10000)]]\n" +
@@ -74,6 +77,7 @@ deny contains "reached" if {
 		patched.metadata.labels.x == sprintf("%d", [i])
 		removed := json.remove(patched, ["/metadata/labels/x", "/spec/template/metadata"])
 		not removed.metadata.labels.x
+		json.unmarshal(json.marshal(child)).kind == child.kind
 		json.filter(patched, ["/metadata/labels/x"]).metadata.labels.x == sprintf("%d", [i])
 		object.union(child, {"metadata": {"labels": {"y": i}}}).metadata.labels.y == i
 		object.union_n([child, {"metadata": {"labels": {"y": i}}}, {"z": 1}]).metadata.labels.y == i
@@ -85,5 +89,25 @@ deny contains "reached" if {
 `
 	if found := New().Evaluate(context.Background(), goodInput(house(rego))); len(found.Deny) != 1 || len(found.Undecided) > 0 {
 		t.Errorf("got %s", show(found))
+	}
+}
+
+// walk gives a path for each part of a value, so that all of them have its depth squared.
+func TestMetered_RefusesParsedValuesOfGreatDepth(t *testing.T) {
+	nested := func(what string, deep int) string {
+		return fmt.Sprintf("package main\nv := %s\ndeny contains \"reached\" if count([p | walk(v, [p, _])]) > 0", fmt.Sprintf(what, deep))
+	}
+	const (
+		inJSON = `json.unmarshal(concat("", array.concat(["[" | some i in numbers.range(1, %[1]d)], ["]" | some i in numbers.range(1, %[1]d)])))`
+		inYAML = `yaml.unmarshal(concat("", ["- " | some i in numbers.range(1, %[1]d)]))`
+	)
+	for _, what := range []string{inJSON, inYAML} {
+		found := New().Evaluate(context.Background(), goodInput(house(nested(what, 9000))))
+		if len(found.Undecided) != 1 || !strings.Contains(found.Undecided[0].Message, "limits.PolicyNesting") {
+			t.Errorf("9000 deep: got %s", show(found))
+		}
+		if found := New().Evaluate(context.Background(), goodInput(house(nested(what, 100)))); len(found.Deny) != 1 || len(found.Undecided) > 0 {
+			t.Errorf("100 deep: got %s", show(found))
+		}
 	}
 }

@@ -26,6 +26,7 @@ const meteredPrefix = "metered "
 
 var (
 	errTooLarge   = errors.New("makes more than limits.PolicyBuiltinBytes")
+	errTooDeep    = fmt.Errorf("makes a value that nests more than %d deep (limits.PolicyNesting)", limits.PolicyNesting)
 	errLongNumber = fmt.Errorf("a number has more than %d digits", maxDigits)
 )
 
@@ -47,7 +48,7 @@ type estimate func(operands []*ast.Term) (int, error)
 // metered are the functions that are charged, with the estimate for those whose output
 // may be much larger than what goes in. The others are charged for what they made.
 var metered = map[string]estimate{
-	"array.concat": collections, "array.flatten": nil, "array.reverse": nil, "array.slice": nil,
+	"and": nil, "array.concat": collections, "array.flatten": nil, "array.reverse": nil, "array.slice": nil,
 	"base64.decode": nil, "base64.encode": nil, "base64url.decode": nil, "base64url.encode": nil,
 	"base64url.encode_no_pad": nil, "concat": joined, "glob.quote_meta": quoted, "graph.reachable": nil,
 	"hex.decode": nil, "hex.encode": nil, "indexof_n": places,
@@ -59,6 +60,7 @@ var metered = map[string]estimate{
 	"regex.find_n": nil, "regex.replace": substituted, "regex.split": nil, "replace": replaced,
 	"set_diff": nil, "sort": nil, "split": nil, "sprintf": formatted, "strings.replace_n": replacedEach,
 	"strings.reverse": nil, "strings.split_n": nil, "substring": taken, "union": collections, "upper": nil,
+	"uri.parse":       nil,
 	"urlquery.decode": nil, "urlquery.decode_object": nil, "urlquery.encode": nil,
 	"urlquery.encode_object": nil, "yaml.marshal": written, "yaml.unmarshal": nil,
 	// Arithmetic, for the length of numbers.
@@ -116,7 +118,11 @@ func charged(name string, before estimate) rego.BuiltinDyn {
 			return nil, err
 		}
 		if before == nil && result != nil {
-			if err := m.charge(shallow(result.Value)); err != nil {
+			bytes, err := madeBy(name, result.Value)
+			if err == nil {
+				err = m.charge(bytes)
+			}
+			if err != nil {
 				return nil, refusal(name, bctx, err)
 			}
 		}
