@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -46,6 +47,15 @@ func (g growth) either(other growth) {
 	for i, n := range other {
 		g[i] = max(g[i], n)
 	}
+}
+
+// times is as many values of this size.
+func (g growth) times(n int) growth {
+	out := make(growth, len(g))
+	for i, m := range g {
+		out[i] = product(m, n)
+	}
+	return out
 }
 
 // within is g of a function that is called with such arguments, in one of so many.
@@ -213,7 +223,7 @@ func (c *counter) check(rule *ast.Rule) error {
 	if where == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: a value is written out of others so that it has more than %d parts (limits.PolicyValueParts)",
+	return fmt.Errorf("%s: a value is written out of others so that it has more than %d parts (limits.PolicyValueParts): take the fields of them that are needed, or have a rule or a comprehension make them",
 		at(where), limits.PolicyValueParts)
 }
 
@@ -224,12 +234,14 @@ type scope struct {
 	arguments int
 	written   map[ast.Var][]func() growth
 	parts     map[ast.Var]growth
+	// field is the ref that a variable stands for: the compiler gives most of them one.
+	field map[ast.Var]ast.Ref
 }
 
 func (c *counter) scope(rule *ast.Rule) *scope {
 	s := &scope{
 		counter: c, rule: rule, arguments: slotsOf(len(rule.Head.Args)),
-		written: map[ast.Var][]func() growth{}, parts: map[ast.Var]growth{},
+		written: map[ast.Var][]func() growth{}, parts: map[ast.Var]growth{}, field: map[ast.Var]ast.Ref{},
 	}
 	for i, argument := range rule.Head.Args {
 		given := make(growth, s.arguments+1)
@@ -257,6 +269,11 @@ func (s *scope) unify(bound map[ast.Var]bool, a, b *ast.Term) {
 				s.unify(bound, left.Elem(i), right.Elem(i))
 			}
 			return
+		}
+	}
+	for _, side := range [][2]*ast.Term{{a, b}, {b, a}} {
+		if v, ok := side[0].Value.(ast.Var); ok && !bound[v] {
+			s.field[v], _ = side[1].Value.(ast.Ref)
 		}
 	}
 	s.note(bound, a, func() growth { return s.term(b) })
@@ -381,14 +398,18 @@ func (s *scope) term(t *ast.Term) growth {
 	if t.IsGround() {
 		return one(s.arguments)
 	}
-	g := make(growth, s.arguments+1)
+	g, apart := make(growth, s.arguments+1), fields{}
 	ast.WalkTerms(t, func(x *ast.Term) bool {
 		switch v := x.Value.(type) {
 		case ast.Var:
-			g.add(s.variable(v))
+			if len(s.written[v]) != 1 || !apart.take(s.field[v]) {
+				g.add(s.variable(v))
+			}
 			return false
 		case ast.Ref:
-			g.add(s.selected(v))
+			if !apart.take(v) {
+				g.add(s.selected(v))
+			}
 			return true
 		case *ast.ArrayComprehension, *ast.SetComprehension, *ast.ObjectComprehension:
 			g[0] = sum(g[0], 1)
@@ -397,7 +418,43 @@ func (s *scope) term(t *ast.Term) growth {
 		g[0] = sum(g[0], 1)
 		return x.IsGround()
 	})
+	for _, v := range slices.Sorted(maps.Keys(apart)) {
+		whole, most := s.variable(v), 0
+		for _, n := range apart[v] {
+			g[0], most = sum(g[0], n), max(most, n)
+		}
+		if !slices.Equal(whole, one(s.arguments)) { // of what is there already each is one part
+			g.add(whole.times(most))
+		}
+	}
 	return g
+}
+
+// fields are how often each field of a variable is written into a value: different ones are
+// together no larger than the variable.
+type fields map[ast.Var]map[ast.String]int
+
+// take counts a ref, where it is to a field by its name and what follows that holds no value
+// that is written out.
+func (f fields) take(ref ast.Ref) bool {
+	if len(ref) < 2 {
+		return false
+	}
+	of, ok1 := ref[0].Value.(ast.Var)
+	name, ok2 := ref[1].Value.(ast.String)
+	if !ok1 || !ok2 || slices.ContainsFunc(ref[2:], composite) {
+		return false
+	}
+	if f[of] == nil {
+		f[of] = map[ast.String]int{}
+	}
+	f[of][name]++
+	return true
+}
+
+func composite(t *ast.Term) bool {
+	_, variable := t.Value.(ast.Var)
+	return !variable && !ast.IsScalar(t.Value)
 }
 
 // selected is the value of a ref: no larger than that which it is selected from.

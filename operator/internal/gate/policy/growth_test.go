@@ -56,6 +56,11 @@ func TestCheckValues_RefusesWhatFunctionsDouble(t *testing.T) {
 		"by another name":              "package main\nf(x) := z if { y := x; w = y; z := [w, w] }\n" + reached,
 		"taken apart":                  "package main\nf(x) := [z, z] if { [y, _] = [x, 1]; z := y }\n" + reached,
 		"a field":                      "package main\nf(x) := {\"a\": [x.a, x.a]}\n" + strings.Replace(reached, "input.object", `{"a": input.object}`, 1),
+		"one field twice":              "package main\nf(x) := {\"a\": x.a, \"b\": x.a, \"c\": x.c}\n" + strings.Replace(reached, "input.object", `{"a": input.object, "c": 1}`, 1),
+		"a field and the whole":        "package main\nf(x) := {\"a\": x.a, \"b\": x}\n" + strings.Replace(reached, "input.object", `{"a": input.object}`, 1),
+		"fields by two names":          "package main\nf(x) := {\"a\": x.a, \"b\": y.a} if { y := x }\n" + strings.Replace(reached, "input.object", `{"a": input.object}`, 1),
+		"fields by a variable":         "package main\nf(x) := {\"a\": x[i], \"b\": x[j]} if { i := \"a\"; j := lower(\"A\") }\n" + strings.Replace(reached, "input.object", `{"a": input.object}`, 1),
+		"fields of fields":             "package main\nf(x) := {\"a\": {\"l\": x.a.l, \"r\": x.a.r, \"m\": [x.a]}}\n" + strings.Replace(reached, "input.object", `{"a": {"l": input.object, "r": 1}}`, 1),
 		"parts of a list":              "package main\nf([a, _]) := [[a, a], 1]\n" + strings.Replace(reached, "input.object", "[input.object, 1]", 1),
 		"in its body":                  "package main\nf(x) := z if { y := [x, 1]; z := {\"a\": y, \"b\": y} }\n" + reached,
 		"otherwise":                    "package main\nf(x) := x if { x == 1 } else := [x, x]\n" + reached,
@@ -102,6 +107,11 @@ func TestCheckValues_TakesWhatIsShared(t *testing.T) {
 		"comprehensions": "package main\nf(x) := [y | some y in [x, x]]\n" + `deny contains "reached" if count(` + chained("input.object") + `) == 2`,
 		"taken apart":    "package main\nf(x) := [a, b] if { [a, b] := [x[0], 1] }\n" + strings.Replace(`deny contains "reached" if count(`+chained("input.object")+`) == 2`, "input.object", "[1, 1]", 1),
 		"handed on":      "package main\nf(x) := x\n" + `deny contains "reached" if ` + chained("input.object") + " != null",
+		"four fields forty times over": "package main\nf(x) := {\"a\": x.a, \"b\": x.b, \"c\": x.c, \"d\": x.d.e}\n" +
+			"deny contains \"reached\" if f(" + strings.Repeat("g(", 40) + "input" + strings.Repeat(")", 40) + ").a == 1\n" +
+			"g(x) := {\"a\": y.a, \"b\": y.b, \"c\": y.c, \"d\": {\"e\": 1}} if { y := object.union(x, {\"a\": 1, \"b\": 1, \"c\": 1}) }",
+		"records handed on": "package main\nf(x) := {\"a\": x.a, \"b\": x.b, \"c\": x.c, \"d\": x.d}\n" +
+			`deny contains "reached" if ` + chained(`{"a": 1, "b": 2, "c": input, "d": 4}`) + ".a == 1",
 		"ten fields thrice": "package main\nf(x) := {\"a\": x.a, \"b\": x.b, \"c\": x.c, \"d\": x.d, \"e\": x.e, \"f\": x.f, \"g\": x.g, \"h\": x.h, \"i\": x.i, \"j\": x.j}\n" +
 			`deny contains "reached" if f(f(f({"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1, "h": 1, "i": 1, "j": 1}))).a == 1`,
 	} {

@@ -26,6 +26,7 @@ const meteredPrefix = "metered "
 
 var (
 	errTooLarge   = errors.New("makes more than limits.PolicyBuiltinBytes")
+	errTooDeep    = fmt.Errorf("makes a value that nests more than %d deep (limits.PolicyNesting)", limits.PolicyNesting)
 	errLongNumber = fmt.Errorf("a number has more than %d digits", maxDigits)
 )
 
@@ -35,6 +36,8 @@ const (
 	maxDigits = 1024
 	// elementBytes is what an element of a collection is charged: two pointers.
 	elementBytes = 16
+	// numberBytes is what a number that is made is charged: a term with its text.
+	numberBytes = 64
 	// verbBytes is how far sprintf pads at most for a width that is an argument.
 	verbBytes = 1_000_000
 )
@@ -45,17 +48,19 @@ type estimate func(operands []*ast.Term) (int, error)
 // metered are the functions that are charged, with the estimate for those whose output
 // may be much larger than what goes in. The others are charged for what they made.
 var metered = map[string]estimate{
-	"array.concat": collections, "array.flatten": nil, "array.reverse": nil, "array.slice": nil,
+	"and": nil, "array.concat": collections, "array.flatten": nil, "array.reverse": nil, "array.slice": nil,
 	"base64.decode": nil, "base64.encode": nil, "base64url.decode": nil, "base64url.encode": nil,
-	"base64url.encode_no_pad": nil, "concat": joined, "hex.decode": nil, "hex.encode": nil,
-	"internal.template_string": joined, "intersection": nil, "json.filter": nil, "json.marshal": written,
-	"json.marshal_with_options": written, "json.patch": collections, "json.remove": nil,
+	"base64url.encode_no_pad": nil, "concat": joined, "glob.quote_meta": quoted, "graph.reachable": nil,
+	"hex.decode": nil, "hex.encode": nil, "indexof_n": places,
+	"internal.template_string": joined, "intersection": nil, "json.filter": alongPaths, "json.marshal": written,
+	"json.marshal_with_options": written, "json.patch": patched, "json.remove": alongPaths,
 	"json.unmarshal": nil, "lower": nil, "numbers.range": numberRange, "numbers.range_step": numberRange,
-	"object.filter": nil, "object.keys": nil, "object.remove": nil, "object.union": collections,
-	"object.union_n": collections, "or": collections, "regex.find_all_string_submatch_n": nil,
+	"object.filter": nil, "object.keys": nil, "object.remove": nil, "object.union": united,
+	"object.union_n": unitedAll, "or": collections, "regex.find_all_string_submatch_n": nil,
 	"regex.find_n": nil, "regex.replace": substituted, "regex.split": nil, "replace": replaced,
 	"set_diff": nil, "sort": nil, "split": nil, "sprintf": formatted, "strings.replace_n": replacedEach,
-	"strings.reverse": nil, "strings.split_n": nil, "union": collections, "upper": nil,
+	"strings.reverse": nil, "strings.split_n": nil, "substring": taken, "union": collections, "upper": nil,
+	"uri.parse":       nil,
 	"urlquery.decode": nil, "urlquery.decode_object": nil, "urlquery.encode": nil,
 	"urlquery.encode_object": nil, "yaml.marshal": written, "yaml.unmarshal": nil,
 	// Arithmetic, for the length of numbers.
@@ -113,7 +118,11 @@ func charged(name string, before estimate) rego.BuiltinDyn {
 			return nil, err
 		}
 		if before == nil && result != nil {
-			if err := m.charge(shallow(result.Value)); err != nil {
+			bytes, err := madeBy(name, result.Value)
+			if err == nil {
+				err = m.charge(bytes)
+			}
+			if err != nil {
 				return nil, refusal(name, bctx, err)
 			}
 		}
@@ -299,7 +308,6 @@ func numberRange(operands []*ast.Term) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	const numberBytes = 64 // a term with its text
 	return int(min(math.Abs(float64(to)-float64(from))*numberBytes, math.MaxInt32)), nil
 }
 
