@@ -4,4 +4,5 @@ package delta
 var (
 	Normalised = normalised
 	Prune      = prune
+	NameClaims = nameClaims
 )

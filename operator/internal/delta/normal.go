@@ -115,11 +115,13 @@ func keepKeys(object, typed any) (kept any, ok bool) {
 		if !same || len(t) != len(o) {
 			return typed, true
 		}
+		out := make([]any, len(t))
 		for i := range t {
-			if t[i], ok = keepKeys(o[i], t[i]); !ok {
+			if out[i], ok = keepKeys(o[i], t[i]); !ok {
 				return nil, false
 			}
 		}
+		return out, true
 	case int64:
 		t, number := typed.(int64)
 		return typed, !number || t == o

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
 )
@@ -20,12 +21,18 @@ const dockerHub = "docker.io"
 // which would make one repository known by several names, only one of them matched by a
 // Gate's rule.
 var (
-	host      = regexp.MustCompile(`^(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*|\[[0-9a-f:]+\])(?::[1-9][0-9]{0,4})?$`)
-	component = regexp.MustCompile(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$`)
-	tagForm   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
-	digest    = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-	imageID   = regexp.MustCompile(`^(?:sha256:)?[0-9a-f]{64}$`)
+	host      = lazy(`^(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*|\[[0-9a-f:]+\])(?::[1-9][0-9]{0,4})?$`)
+	component = lazy(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$`)
+	tagForm   = lazy(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+	digest    = lazy(`^sha256:[0-9a-f]{64}$`)
+	imageID   = lazy(`^(?:sha256:)?[0-9a-f]{64}$`)
 )
+
+// lazy compiles an expression at its first use. Repetitions that are counted make large
+// ones of these, and not every command reads references.
+func lazy(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
 
 // Reference is an image reference taken apart.
 type Reference struct {
@@ -74,23 +81,23 @@ func (r Reference) String() string {
 
 // ValidDigest says whether s is a digest as Sluice uses them: "sha256:" and 64 hex
 // digits in lower case.
-func ValidDigest(s string) bool { return digest.MatchString(s) }
+func ValidDigest(s string) bool { return digest().MatchString(s) }
 
 // Parse reads a reference. Errors say what is wrong with it in words for its author.
 func Parse(ref string) (Reference, error) {
 	if ref == "" {
 		return Reference{}, fmt.Errorf("no image is named")
 	}
-	if imageID.MatchString(ref) {
+	if imageID().MatchString(ref) {
 		// A runtime takes this for the ID of whatever image is on the node already.
 		return Reference{}, fmt.Errorf("%q is the ID of an image on a node: name a registry and a repository", ref)
 	}
 	base, dig, pinned := strings.Cut(ref, "@")
-	if pinned && !digest.MatchString(dig) {
+	if pinned && !digest().MatchString(dig) {
 		return Reference{}, fmt.Errorf("%q: the part after @ has to be sha256: and 64 hexadecimal digits in lower case", ref)
 	}
 	written, tag := splitTag(base)
-	if tag != "" && !tagForm.MatchString(tag) {
+	if tag != "" && !tagForm().MatchString(tag) {
 		return Reference{}, fmt.Errorf("%q: %q is not a tag", ref, tag)
 	}
 	if written == "" || strings.HasSuffix(base, ":") {
@@ -140,11 +147,11 @@ func fullName(written string) (string, error) {
 	if registry == name.DefaultRegistry {
 		registry = dockerHub
 	}
-	if !host.MatchString(registry) {
+	if !host().MatchString(registry) {
 		return "", fmt.Errorf("%q is not a registry host", registry)
 	}
 	for _, c := range strings.Split(repo.RepositoryStr(), "/") {
-		if !component.MatchString(c) {
+		if !component().MatchString(c) {
 			return "", fmt.Errorf("%q is not part of a repository name", c)
 		}
 	}

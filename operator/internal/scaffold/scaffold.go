@@ -14,6 +14,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 	"text/template"
 
 	workloadkustomize "github.com/sluice-dev/sluice/kustomize/components/workload-kustomize"
@@ -47,8 +48,9 @@ type Options struct {
 }
 
 var (
-	label   = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,50}[a-z0-9])?$`)
-	version = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+/-]{0,127}$`)
+	// They are large for what they say, and for one command alone.
+	label   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z]([a-z0-9-]{0,50}[a-z0-9])?$`) })
+	version = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+/-]{0,127}$`) })
 )
 
 // Faults names every choice that does not do, by its flag. That the image has a digest is
@@ -56,7 +58,7 @@ var (
 func (o Options) Faults() []error {
 	var faults []error
 	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if !label.MatchString(o.Name) {
+	if !label().MatchString(o.Name) {
 		add("--name=%q has to be a DNS label that starts with a letter", o.Name)
 	}
 	registry, err := images.Parse(o.Registry + "/any")
@@ -77,7 +79,7 @@ func (o Options) Faults() []error {
 	if u, err := url.Parse(o.Repository); o.ArgoCD && (err != nil || u.Host == "" && !strings.Contains(o.Repository, "@")) {
 		add("--repository=%q has to be the URL that Argo CD clones the fleet from; leave Argo CD out with --no-argocd", o.Repository)
 	}
-	if o.Workflows && !version.MatchString(o.Version) {
+	if o.Workflows && !version().MatchString(o.Version) {
 		add("--sluice-version=%q has to be a version, a branch or a commit", o.Version)
 	}
 	return faults

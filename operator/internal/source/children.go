@@ -64,7 +64,7 @@ func (c *Children) Field(child, path string) (field, note string) {
 			return fmt.Sprintf("spec.patches[%d]", n-1), ""
 		}
 	}
-	for _, m := range mappings {
+	for _, m := range mappings() {
 		if !m.child.MatchString(child) || !m.path.MatchString(path) {
 			continue
 		}
@@ -109,7 +109,8 @@ const (
 	rest      = `($|[.\[].*)`
 )
 
-var mappings = func() []mapping {
+// mappings are made at the first use: not every command has one.
+var mappings = sync.OnceValue(func() []mapping {
 	var out []mapping
 	for _, m := range [][3]string{
 		{mainPod, container + `(image|command|args|env|resources)` + rest, `spec.$1$2`},
@@ -132,4 +133,4 @@ var mappings = func() []mapping {
 		out = append(out, mapping{regexp.MustCompile(m[0]), regexp.MustCompile(m[1]), m[2]})
 	}
 	return out
-}()
+})

@@ -96,6 +96,44 @@ var never = map[string][]string{
 	"internal/gate":        {"k8s.io/", "sigs.k8s.io/", "net/http", "time", "os"},
 }
 
+// notInCommand are what sluice has to do without: each came with hundreds of packages, which
+// every check of a pull request loads and initialises.
+var notInCommand = []string{
+	"github.com/argoproj/gitops-engine/",
+	"k8s.io/kubectl/",
+	"sigs.k8s.io/controller-runtime/pkg/manager",
+	"sigs.k8s.io/controller-runtime/pkg/builder",
+	"sigs.k8s.io/controller-runtime/pkg/webhook",
+	"sigs.k8s.io/controller-runtime/pkg/cache",
+	module + "internal/health",
+	module + "internal/lab",
+	module + "internal/testkit",
+}
+
+func TestImports_TheCommandStaysSmall(t *testing.T) {
+	in, others := deps(t, module+"cmd/sluice"), deps(t, module+"cmd/manager", module+"test/lab")
+	for _, path := range notInCommand {
+		if at := strings.Index(in, "\n"+path); at >= 0 {
+			found, _, _ := strings.Cut(in[at+1:], "\n")
+			t.Errorf("cmd/sluice needs %s; see who by: go list -deps -f '{{.ImportPath}}: {{.Imports}}' ./operator/cmd/sluice", found)
+		}
+		// A path that nothing has any more forbids nothing.
+		if !strings.Contains(others, "\n"+path) {
+			t.Errorf("neither the operator nor the lab has %s", path)
+		}
+	}
+}
+
+// deps are all packages that packages need, each on a line, behind an empty one.
+func deps(t *testing.T, of ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps"}, of...)...).Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	return "\n" + string(out)
+}
+
 type pkg struct {
 	ImportPath string
 	Imports    []string
