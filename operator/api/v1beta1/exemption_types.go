@@ -45,7 +45,7 @@ type ExemptionSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:MaxLength=768
 	// +kubebuilder:validation:items:Pattern=`^[^*\s]+$`
 	// +listType=set
 	Policies []string `json:"policies"`

@@ -86,7 +86,7 @@ func (c *Check) evaluateUnit(ctx context.Context, u unit, input *documents, in *
 	case err != nil && ctx.Err() != nil:
 		return u.undecided(in, "the policies were not compiled: "+c.outOfTime(ctx), "try again; if that does not do, split or simplify these policies")
 	case err != nil:
-		return u.undecided(in, "the policies do not compile: "+err.Error(), "correct the Rego; opa check finds the same")
+		return u.undecided(in, "the policies do not compile: "+err.Error(), "correct the Rego as the message says; opa check finds the same, but for what names one of our limits")
 	case source.stuck.Load() > 0:
 		return u.undecided(in, "an earlier evaluation of these policies has not ended, so that they are not evaluated",
 			"find the call that takes so long, such as glob.match or regex.match on a long text, and make it cheaper")
