@@ -95,7 +95,45 @@ func against(t *testing.T, u *unstructured.Unstructured, madeUp bool) (differenc
 	if u.GetKind() == "Endpoints" {
 		options = append(options, anyOrder)
 	}
-	return cmp.Diff(want, got, options...), nil
+	lines := &differing{}
+	cmp.Equal(want, got, append(options, cmp.Reporter(lines))...)
+	return strings.Join(lines.said, "\n"), nil
+}
+
+// differing notes each place in which two forms differ, with what the oracle has there and
+// what we have. Of cmp.Diff nobody may expect what it looks like.
+type differing struct {
+	path cmp.Path
+	said []string
+}
+
+func (d *differing) PushStep(step cmp.PathStep) { d.path = append(d.path, step) }
+
+func (d *differing) PopStep() { d.path = d.path[:len(d.path)-1] }
+
+func (d *differing) Report(result cmp.Result) {
+	if result.Equal() {
+		return
+	}
+	var at strings.Builder
+	for _, step := range d.path {
+		switch step := step.(type) {
+		case cmp.MapIndex:
+			fmt.Fprintf(&at, ".%v", step.Key())
+		case cmp.SliceIndex:
+			theirs, ours := step.SplitKeys()
+			fmt.Fprintf(&at, "[%d]", max(theirs, ours))
+		}
+	}
+	theirs, ours := d.path.Last().Values()
+	for _, side := range []struct {
+		sign  string
+		value reflect.Value
+	}{{"-", theirs}, {"+", ours}} {
+		if side.value.IsValid() {
+			d.said = append(d.said, fmt.Sprintf("%s %s: %v", side.sign, at.String(), side.value))
+		}
+	}
 }
 
 // unblank takes texts out that are empty. The oracle writes a list anew in which it adds
