@@ -73,7 +73,8 @@ func (k *cloudKeychain) ResolveContext(ctx context.Context, target authn.Resourc
 		}
 		return config, err
 	})
-	ctx, cancel := context.WithTimeout(ctx, limits.CloudCredentials)
+	// A name of its own: the flight above reads ctx at the same time.
+	waiting, cancel := context.WithTimeout(ctx, limits.CloudCredentials)
 	defer cancel()
 	select {
 	case r := <-done:
@@ -82,8 +83,8 @@ func (k *cloudKeychain) ResolveContext(ctx context.Context, target authn.Resourc
 			return nil, fmt.Errorf("no credentials for %s registries on this machine", k.cloud)
 		}
 		return authn.FromConfig(r.Val.(authn.AuthConfig)), nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("no credentials for %s registries within %s (limits.CloudCredentials): %w", k.cloud, limits.CloudCredentials, ctx.Err())
+	case <-waiting.Done():
+		return nil, fmt.Errorf("no credentials for %s registries within %s (limits.CloudCredentials): %w", k.cloud, limits.CloudCredentials, waiting.Err())
 	}
 }
 
