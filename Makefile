@@ -216,6 +216,13 @@ bench-reconcile: build tools bin/benchreconcile ## Measure the operator under N 
 bench-check: bin/sluice $(TOOLS)/kustomize $(TOOLS)/conftest ## Time sluice check beside kustomize and conftest
 	@go run ./operator/test/bench/checkbench bin/sluice $(TOOLS)/kustomize $(TOOLS)/conftest
 
+# Where goroutines share something, but for what is bounded by time: ten times slower, those
+# tests end as they should for a slow machine.
+RACE := gate gate/promotion registry bundle notary metrics overlay kustomize trust analysis admission promote cli
+.PHONY: race
+race: tools $(TESTTOOLS) ## Run the tests of what runs side by side with the race detector (needs a C compiler)
+	CGO_ENABLED=1 go test -race -timeout 30m $(addprefix ./operator/internal/,$(RACE))
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME
 	@hack/fuzz $(FUZZTIME)
