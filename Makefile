@@ -216,8 +216,8 @@ bench-reconcile: build tools bin/benchreconcile ## Measure the operator under N 
 bench-check: bin/sluice $(TOOLS)/kustomize $(TOOLS)/conftest ## Time sluice check beside kustomize and conftest
 	@go run ./operator/test/bench/checkbench bin/sluice $(TOOLS)/kustomize $(TOOLS)/conftest
 
-# Where goroutines share something, but for what is bounded by time: ten times slower, those
-# tests end as they should for a slow machine.
+# Packages in which goroutines share something. Those whose tests are bounded by time are left
+# out: with the detector they end as on a machine that is too slow.
 RACE := gate gate/promotion registry bundle notary metrics overlay kustomize trust analysis admission promote cli
 .PHONY: race
 race: tools $(TESTTOOLS) ## Run the tests of what runs side by side with the race detector (needs a C compiler)
