@@ -34,10 +34,17 @@ spec:
   volumeClaimTemplates: [CLAIM]
 `
 
+const policyOf = `
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: web, namespace: shop}
+spec: {podSelector: {matchLabels: {a: b}}, policyTypes: [Ingress], ingress: [{from: [{PEER}]}]}
+`
+
 // filled is a manifest with what stands at the words in capitals.
 func filled(t *testing.T, manifest string, with map[string]string) *unstructured.Unstructured {
 	t.Helper()
-	for _, word := range []string{"VERSION", "CONTAINER", "POD", "SPEC", "CLAIM"} {
+	for _, word := range []string{"VERSION", "CONTAINER", "POD", "SPEC", "CLAIM", "PEER"} {
 		text := with[word]
 		if word == "VERSION" && text == "" {
 			text = "1.2.0"
@@ -80,6 +87,12 @@ func TestCompare_TellsWhatMeansTheSame(t *testing.T) {
 		"defaults of a pod":                     {deploymentOf, "POD", ``, `, dnsPolicy: ClusterFirst, restartPolicy: Always, schedulerName: default-scheduler, securityContext: {}, terminationGracePeriodSeconds: 30, hostNetwork: false`, nil},
 		"a claim as the server stores it": {statefulSetOf, "CLAIM", `{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1024Mi}}}}`,
 			`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, creationTimestamp: null}, spec: {accessModes: [ReadWriteOnce], volumeMode: Filesystem, resources: {requests: {storage: 1Gi}}}, status: {phase: Pending}}`, nil},
+		"every namespace and one's own":   {policyOf, "PEER", `podSelector: {}, namespaceSelector: {}`, `podSelector: {}`, []string{"spec.ingress[0].from[0].namespaceSelector"}},
+		"no namespace named, in two ways": {policyOf, "PEER", `podSelector: {}, namespaceSelector: null`, `podSelector: {}`, nil},
+		"every pod and a block":           {policyOf, "PEER", `podSelector: {}`, `ipBlock: {cidr: 192.0.2.0/24}`, []string{"spec.ingress[0].from[0].ipBlock", "spec.ingress[0].from[0].podSelector"}},
+		"pods of every namespace to keep apart from": {deploymentOf, "POD", `, affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: a, namespaceSelector: {}}]}}`,
+			`, affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: a}]}}`,
+			[]string{"spec.template.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].namespaceSelector"}},
 		"a larger claim": {statefulSetOf, "CLAIM", `{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`,
 			`{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 2Gi}}}}`, []string{"spec.volumeClaimTemplates[0].spec.resources.requests.storage"}},
 	} {
@@ -97,6 +110,29 @@ func TestCompare_TellsWhatMeansTheSame(t *testing.T) {
 				if diff := cmp.Diff(tc.changes, paths); diff != "" {
 					t.Error(diff)
 				}
+			}
+		})
+	}
+}
+
+// What Completed keeps of live is written back: an account that others gave to pods by the old
+// name would come back with it.
+func TestCompleted_KeepsNoAccountOfOthers(t *testing.T) {
+	account := []string{"spec", "template", "spec", "serviceAccount"}
+	for title, tc := range map[string]struct{ want, have, kept string }{
+		"its own":                 {`, serviceAccountName: a`, `, serviceAccountName: a, serviceAccount: a`, "a"},
+		"another":                 {`, serviceAccountName: a`, `, serviceAccountName: b, serviceAccount: b`, ""},
+		"one where there is none": {``, `, serviceAccountName: b, serviceAccount: b`, ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			want, have := filled(t, deploymentOf, map[string]string{"POD": tc.want}), filled(t, deploymentOf, map[string]string{"POD": tc.have})
+			kept, _, err := unstructured.NestedString(delta.Completed(want, have), account...)
+			if err != nil || kept != tc.kept {
+				t.Errorf("%v %q", err, kept)
+			}
+			changes, err := delta.Compare(want, have)
+			if err != nil || len(changes) == 0 != (tc.kept != "") {
+				t.Errorf("%v %v", err, changes)
 			}
 		})
 	}
