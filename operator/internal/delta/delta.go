@@ -219,11 +219,15 @@ func same(path string, want, have any) bool {
 }
 
 // amounts are the fields that hold quantities, in any kind. Of an object with a field that
-// its type does not know, they are not normalised by it.
-var amounts = regexp.MustCompile(`\.(requests|limits|capacity)\.`)
+// its type does not know, they are not normalised by it. texts are fields whose keys people
+// choose, and may choose to look like one: a file of a ConfigMap is limits.cpu.
+var (
+	amounts = regexp.MustCompile(`^spec\.(.*\.)?(requests|limits|capacity)\.`)
+	texts   = regexp.MustCompile(`\.(metadata|nodeSelector|matchLabels|config\.files)\.`)
+)
 
 func sameQuantity(path string, want, have any) bool {
-	if !amounts.MatchString(path) {
+	if !amounts.MatchString(path) || texts.MatchString(path) {
 		return false
 	}
 	w, wantErr := resource.ParseQuantity(fmt.Sprint(want))
