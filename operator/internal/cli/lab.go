@@ -28,7 +28,8 @@ func labUpCommand() *cobra.Command {
 		Long: `Start etcd, kube-apiserver, kube-controller-manager, a node that only pretends to run
 pods, an OCI registry in memory with sample images, and the operator. The images are signed
 but for shop/hello:1.0.0; the key, of this one lab, is in its folder. Needs
-a clone of the repository in which "make build tools" has run.`,
+a clone of the repository, at or above the working directory, in which "make build tools"
+has run: it runs bin/lab of that clone, as make would what is in its Makefile.`,
 		Args: takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			var args []string
@@ -49,6 +50,13 @@ a clone of the repository in which "make build tools" has run.`,
 	return c
 }
 
+// ofOthers says whether a file is neither the user's nor root's. A folder above the working
+// directory may be one that everybody writes, as /tmp is.
+func ofOthers(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return !ok || stat.Uid != 0 && int(stat.Uid) != os.Geteuid()
+}
+
 // becomeLab has the clone's bin/lab take this process over, with its streams and signals.
 // The cluster's parts would be half of a command that checks manifests. It returns only
 // what kept it from that.
@@ -58,6 +66,9 @@ func becomeLab(args []string) error {
 		return usage("%w", err)
 	}
 	program := filepath.Join(root, "bin", "lab")
+	if info, err := os.Stat(program); err == nil && ofOthers(info) {
+		return usage("%s belongs to another user: run it by its path if you trust it, or make build in a clone of your own", program)
+	}
 	err = syscall.Exec(program, append([]string{program}, args...), os.Environ())
 	if errors.Is(err, fs.ErrNotExist) {
 		return usage("%s is not there: run make build", program)

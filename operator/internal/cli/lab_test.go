@@ -81,6 +81,22 @@ func TestLabUp_OutsideACloneSaysSo(t *testing.T) {
 	}
 }
 
+// Somebody else may have put a bin/lab above the working directory, as in /tmp.
+func TestLabUp_RunsNoProgramOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	c := labIn(t, "echo ran")
+	program := filepath.Join(c.Dir, "..", "bin", "lab")
+	if err := os.Chown(program, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := c.CombinedOutput()
+	if code := c.ProcessState.ExitCode(); code != cli.ExitUsage || !bytes.Contains(out, []byte("belongs to another user")) {
+		t.Errorf("code %d, %s", code, out)
+	}
+}
+
 // Ctrl-C goes to all of a terminal's group, a manager's SIGTERM to the one process that it
 // started; the lab has to have either once, since the second ends it before it has cleaned up.
 func TestLabUp_IsSignalledOnce(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -126,7 +127,7 @@ var allocated = map[string][][]string{
 	"Deployment":     {{"spec", "template", "spec", "serviceAccount"}},
 	"StatefulSet":    {{"spec", "template", "spec", "serviceAccount"}},
 	"CronJob":        {{"spec", "jobTemplate", "spec", "template", "spec", "serviceAccount"}},
-	"Service":        {{"spec", "clusterIP"}, {"spec", "clusterIPs"}, {"spec", "ipFamilies"}, {"spec", "ipFamilyPolicy"}, {"spec", "internalTrafficPolicy"}},
+	"Service":        {{"spec", "clusterIP"}, {"spec", "clusterIPs"}, {"spec", "ipFamilies"}, {"spec", "ipFamilyPolicy"}},
 	"ServiceAccount": {{"secrets"}},
 }
 
@@ -136,10 +137,20 @@ func adoptAllocated(want, have map[string]any) {
 		if _, found, _ := unstructured.NestedFieldNoCopy(want, path...); found {
 			continue
 		}
-		if value, found, _ := unstructured.NestedFieldCopy(have, path...); found {
+		value, found, _ := unstructured.NestedFieldCopy(have, path...)
+		if found && (path[len(path)-1] != oldAccount || value == accountBeside(want, path)) {
 			_ = unstructured.SetNestedField(want, value, path...)
 		}
 	}
+}
+
+// oldAccount is the old name of serviceAccountName. Where that is empty the server has it
+// from here, so that another account by the old name would stay.
+const oldAccount = "serviceAccount"
+
+func accountBeside(object map[string]any, path []string) any {
+	name, _, _ := unstructured.NestedFieldNoCopy(object, append(slices.Clone(path[:len(path)-1]), "serviceAccountName")...)
+	return name
 }
 
 // Completed is desired with what Compare lets pass in live's content: fields that the API
@@ -208,11 +219,15 @@ func same(path string, want, have any) bool {
 }
 
 // amounts are the fields that hold quantities, in any kind. Of an object with a field that
-// its type does not know, they are not normalised by it.
-var amounts = regexp.MustCompile(`\.(requests|limits|capacity)\.`)
+// its type does not know, they are not normalised by it. texts are fields whose keys people
+// choose, and may choose to look like one: a file of a ConfigMap is limits.cpu.
+var (
+	amounts = regexp.MustCompile(`^spec\.(.*\.)?(requests|limits|capacity)\.`)
+	texts   = regexp.MustCompile(`\.(metadata|nodeSelector|matchLabels|config\.files)\.`)
+)
 
 func sameQuantity(path string, want, have any) bool {
-	if !amounts.MatchString(path) {
+	if !amounts.MatchString(path) || texts.MatchString(path) {
 		return false
 	}
 	w, wantErr := resource.ParseQuantity(fmt.Sprint(want))
@@ -228,17 +243,32 @@ func isNumber(v any, text string) bool {
 
 func (c *comparison) maps(path string, want, have map[string]any) {
 	for key, w := range want {
-		if h, ok := have[key]; ok {
-			c.walk(join(path, key), w, h)
-		} else if !empty(w) {
-			c.add(join(path, key), Removed)
+		h, ok := have[key]
+		switch at := join(path, key); {
+		case selector(at) && w == nil && h != nil:
+			c.add(at, Added)
+		case selector(at) && w != nil && h == nil:
+			c.add(at, Removed)
+		case ok:
+			c.walk(at, w, h)
+		case !empty(w):
+			c.add(at, Removed)
 		}
 	}
 	for key, h := range have {
-		if _, ok := want[key]; !ok && !empty(h) {
-			c.add(join(path, key), Added)
+		at := join(path, key)
+		if _, ok := want[key]; !ok && (!empty(h) || h != nil && selector(at)) {
+			c.add(at, Added)
 		}
 	}
+}
+
+// selector says of a field that something empty there selects everything, and nothing does
+// not: with a namespaceSelector of {} a NetworkPolicy lets all namespaces in, without one
+// its own. spec.podSelector is not one: the API server writes {} where it is left out.
+func selector(path string) bool {
+	return strings.HasSuffix(path, ".namespaceSelector") || strings.HasSuffix(path, ".labelSelector") ||
+		strings.HasSuffix(path, "].podSelector")
 }
 
 func (c *comparison) lists(path string, want, have []any) {
@@ -255,7 +285,8 @@ func (c *comparison) lists(path string, want, have []any) {
 	}
 }
 
-// empty values and absent ones mean the same to the API server: {} and [] and null.
+// empty values and absent ones mean the same to the API server, selectors apart: {} and [] and
+// null.
 func empty(v any) bool {
 	switch t := v.(type) {
 	case nil:

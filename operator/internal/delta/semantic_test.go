@@ -34,10 +34,17 @@ spec:
   volumeClaimTemplates: [CLAIM]
 `
 
+const policyOf = `
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: web, namespace: shop}
+spec: {podSelector: {matchLabels: {a: b}}, policyTypes: [Ingress], ingress: [{from: [{PEER}]}]}
+`
+
 // filled is a manifest with what stands at the words in capitals.
 func filled(t *testing.T, manifest string, with map[string]string) *unstructured.Unstructured {
 	t.Helper()
-	for _, word := range []string{"VERSION", "CONTAINER", "POD", "SPEC", "CLAIM"} {
+	for _, word := range []string{"VERSION", "CONTAINER", "POD", "SPEC", "CLAIM", "PEER"} {
 		text := with[word]
 		if word == "VERSION" && text == "" {
 			text = "1.2.0"
@@ -60,14 +67,17 @@ func TestCompare_TellsWhatMeansTheSame(t *testing.T) {
 	}{
 		"a quantity":             {deploymentOf, "CONTAINER", `, resources: {requests: {cpu: 1000m, memory: 1Gi}}`, `, resources: {requests: {cpu: "1", memory: 1024Mi}}`, nil},
 		"a quantity as a number": {deploymentOf, "CONTAINER", `, resources: {requests: {cpu: 1}}`, `, resources: {requests: {cpu: 1.0}}`, nil},
-		"a quantity beside a field that there is not": {deploymentOf, "CONTAINER", `, unknown: a, resources: {requests: {cpu: 1000m}}`, `, unknown: a, resources: {requests: {cpu: 1}}`, nil},
-		"another quantity":                            {deploymentOf, "CONTAINER", `, resources: {requests: {cpu: 1000m}}`, `, resources: {requests: {cpu: 1001m}}`, []string{container + ".resources.requests.cpu"}},
-		"a version with a v":                          {deploymentOf, "VERSION", `v1.2.0`, `1.2.0`, nil},
-		"another version":                             {deploymentOf, "VERSION", `1.2.0`, `v1.2.1`, []string{"metadata.labels.app.kubernetes.io/version", "spec.template.metadata.labels.app.kubernetes.io/version"}},
-		"a v in any other text":                       {deploymentOf, "CONTAINER", `, args: [v1.2.0]`, `, args: [1.2.0]`, []string{container + ".args[0]"}},
-		"a port as digits":                            {deploymentOf, "CONTAINER", `, readinessProbe: {httpGet: {port: 80}}`, `, readinessProbe: {httpGet: {port: "80"}}`, nil},
-		"another port as digits":                      {deploymentOf, "CONTAINER", `, readinessProbe: {httpGet: {port: 80}}`, `, readinessProbe: {httpGet: {port: "81"}}`, []string{container + ".readinessProbe.httpGet.port"}},
-		"a port by name":                              {deploymentOf, "CONTAINER", `, readinessProbe: {httpGet: {port: 80}}`, `, readinessProbe: {httpGet: {port: http}}`, []string{container + ".readinessProbe.httpGet.port"}},
+		"a quantity beside a field that there is not":  {deploymentOf, "CONTAINER", `, unknown: a, resources: {requests: {cpu: 1000m}}`, `, unknown: a, resources: {requests: {cpu: 1}}`, nil},
+		"what looks like one in a file of a ConfigMap": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {app.limits.cpu: 'SPEC'}", "SPEC", `1`, `1000m`, []string{"data.app.limits.cpu"}},
+		"what looks like one in an annotation": {strings.Replace(statefulSetOf, "metadata: {labels:", "metadata: {annotations: {app.limits.cpu: 'POD'}, labels:", 1), "POD", `1`, `1000m`,
+			[]string{"spec.template.metadata.annotations.app.limits.cpu"}},
+		"another quantity":       {deploymentOf, "CONTAINER", `, resources: {requests: {cpu: 1000m}}`, `, resources: {requests: {cpu: 1001m}}`, []string{container + ".resources.requests.cpu"}},
+		"a version with a v":     {deploymentOf, "VERSION", `v1.2.0`, `1.2.0`, nil},
+		"another version":        {deploymentOf, "VERSION", `1.2.0`, `v1.2.1`, []string{"metadata.labels.app.kubernetes.io/version", "spec.template.metadata.labels.app.kubernetes.io/version"}},
+		"a v in any other text":  {deploymentOf, "CONTAINER", `, args: [v1.2.0]`, `, args: [1.2.0]`, []string{container + ".args[0]"}},
+		"a port as digits":       {deploymentOf, "CONTAINER", `, readinessProbe: {httpGet: {port: 80}}`, `, readinessProbe: {httpGet: {port: "80"}}`, nil},
+		"another port as digits": {deploymentOf, "CONTAINER", `, readinessProbe: {httpGet: {port: 80}}`, `, readinessProbe: {httpGet: {port: "81"}}`, []string{container + ".readinessProbe.httpGet.port"}},
+		"a port by name":         {deploymentOf, "CONTAINER", `, readinessProbe: {httpGet: {port: 80}}`, `, readinessProbe: {httpGet: {port: http}}`, []string{container + ".readinessProbe.httpGet.port"}},
 		"a count as digits, others by default": {deploymentOf, "SPEC", `strategy: {rollingUpdate: {maxSurge: 1}}`,
 			`strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: "1", maxUnavailable: 25%}}`, nil},
 		"digits in a text":                      {deploymentOf, "CONTAINER", `, env: [{name: A, value: "1"}]`, `, env: [{name: A, value: "1.0"}]`, []string{container + ".env[0].value"}},
@@ -80,6 +90,12 @@ func TestCompare_TellsWhatMeansTheSame(t *testing.T) {
 		"defaults of a pod":                     {deploymentOf, "POD", ``, `, dnsPolicy: ClusterFirst, restartPolicy: Always, schedulerName: default-scheduler, securityContext: {}, terminationGracePeriodSeconds: 30, hostNetwork: false`, nil},
 		"a claim as the server stores it": {statefulSetOf, "CLAIM", `{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1024Mi}}}}`,
 			`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, creationTimestamp: null}, spec: {accessModes: [ReadWriteOnce], volumeMode: Filesystem, resources: {requests: {storage: 1Gi}}}, status: {phase: Pending}}`, nil},
+		"every namespace and one's own":   {policyOf, "PEER", `podSelector: {}, namespaceSelector: {}`, `podSelector: {}`, []string{"spec.ingress[0].from[0].namespaceSelector"}},
+		"no namespace named, in two ways": {policyOf, "PEER", `podSelector: {}, namespaceSelector: null`, `podSelector: {}`, nil},
+		"every pod and a block":           {policyOf, "PEER", `podSelector: {}`, `ipBlock: {cidr: 192.0.2.0/24}`, []string{"spec.ingress[0].from[0].ipBlock", "spec.ingress[0].from[0].podSelector"}},
+		"pods of every namespace to keep apart from": {deploymentOf, "POD", `, affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: a, namespaceSelector: {}}]}}`,
+			`, affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: a}]}}`,
+			[]string{"spec.template.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].namespaceSelector"}},
 		"a larger claim": {statefulSetOf, "CLAIM", `{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`,
 			`{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 2Gi}}}}`, []string{"spec.volumeClaimTemplates[0].spec.resources.requests.storage"}},
 	} {
@@ -97,6 +113,29 @@ func TestCompare_TellsWhatMeansTheSame(t *testing.T) {
 				if diff := cmp.Diff(tc.changes, paths); diff != "" {
 					t.Error(diff)
 				}
+			}
+		})
+	}
+}
+
+// What Completed keeps of live is written back: an account that others gave to pods by the old
+// name would come back with it.
+func TestCompleted_KeepsNoAccountOfOthers(t *testing.T) {
+	account := []string{"spec", "template", "spec", "serviceAccount"}
+	for title, tc := range map[string]struct{ want, have, kept string }{
+		"its own":                 {`, serviceAccountName: a`, `, serviceAccountName: a, serviceAccount: a`, "a"},
+		"another":                 {`, serviceAccountName: a`, `, serviceAccountName: b, serviceAccount: b`, ""},
+		"one where there is none": {``, `, serviceAccountName: b, serviceAccount: b`, ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			want, have := filled(t, deploymentOf, map[string]string{"POD": tc.want}), filled(t, deploymentOf, map[string]string{"POD": tc.have})
+			kept, _, err := unstructured.NestedString(delta.Completed(want, have), account...)
+			if err != nil || kept != tc.kept {
+				t.Errorf("%v %q", err, kept)
+			}
+			changes, err := delta.Compare(want, have)
+			if err != nil || len(changes) == 0 != (tc.kept != "") {
+				t.Errorf("%v %v", err, changes)
 			}
 		})
 	}

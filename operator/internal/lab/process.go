@@ -29,6 +29,10 @@ type Process struct {
 
 // startProcess runs the program at path. env is the whole environment of the process.
 func startProcess(name, path string, args, env []string, log string) (*Process, error) {
+	path, err := filepath.Abs(path) // it runs in another folder
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
 	out, err := os.Create(log)
 	if err != nil {
 		return nil, fmt.Errorf("log of %s: %w", name, err)

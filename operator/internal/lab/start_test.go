@@ -60,6 +60,17 @@ func TestStart_SaysWhatIsMissing(t *testing.T) {
 	}
 }
 
+// A program runs in the folder of its log, and its path may be relative to that of the caller,
+// as $SLUICE_TOOLS_DIR and --manager may.
+func TestStart_TakesProgramsInAFolderBesideTheCaller(t *testing.T) {
+	tools := toolsWith(t, map[string]string{etcdTool: "echo it ran >&2; exit 3\n"})
+	t.Chdir(filepath.Dir(tools))
+	_, err := Start(t.Context(), Options{ToolsDir: filepath.Base(tools), Dir: t.TempDir()})
+	if err == nil || !strings.Contains(err.Error(), "it ran") {
+		t.Errorf("got %v, want what the program said", err)
+	}
+}
+
 func TestStart_ShowsTheEndOfTheLogOfAProgramThatFails(t *testing.T) {
 	long := "i=0; while [ $i -lt 500 ]; do echo line $i of the log; i=$((i+1)); done; echo the cause >&2; exit 3\n"
 	cases := map[string]map[string]string{

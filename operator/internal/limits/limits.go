@@ -212,8 +212,9 @@ const (
 	BundleNameBytes = 256
 	// PolicySteps is how many expressions the policies of one source may evaluate over
 	// one object, and the groups of the library that a Gate names together. All of them
-	// take 1,000 for a Workload with six children, and a step takes 1 µs. Unlike the deadline, and before it, it cuts off
-	// at the same place on every machine, so that pull request and admission agree.
+	// take 1,000 for a Workload with six children, and a step takes 1 µs. Unlike the
+	// deadline, and before it, it cuts off at the same place on every machine, so that pull
+	// request and admission agree.
 	PolicySteps = 1_000_000
 	// PolicyBuiltinBytes is how much text and how many collections (at 16 bytes per
 	// element) the built-in functions may make for the policies of one source over one
@@ -241,8 +242,9 @@ const (
 	PolicyElementParts = 4
 	// PolicyCompile is for compiling one source. The whole library takes 40 ms.
 	PolicyCompile = 5 * time.Second
-	// CompiledPolicies is how many sources are kept compiled: the library's nine groups
-	// and those of some dozen Gates, at about 1 MiB each for sources of usual size.
+	// CompiledPolicies is how many sources are kept compiled: those of some dozen Gates, at
+	// about 1 MiB each for sources of usual size, and each choice of the library's groups that
+	// a Gate makes, at 1 MiB for one group and 3 MiB for all.
 	CompiledPolicies = 64
 )
 

@@ -81,6 +81,12 @@ var drifts = map[string]struct {
 		apply: map[string]any{"spec": map[string]any{"type": "NodePort", "externalIPs": []any{"192.0.2.1"}}},
 		want:  "spec.type (Modified)",
 	},
+	"the Service leaves out other nodes": {
+		kind:  "Service",
+		patch: []map[string]any{{"op": "replace", "path": "/spec/internalTrafficPolicy", "value": "Local"}},
+		apply: map[string]any{"spec": map[string]any{"internalTrafficPolicy": "Local"}},
+		want:  "spec.internalTrafficPolicy (Modified)",
+	},
 	"the NetworkPolicy is opened": {
 		kind:  "NetworkPolicy",
 		patch: []map[string]any{{"op": "add", "path": "/spec/ingress/-", "value": map[string]any{}}},

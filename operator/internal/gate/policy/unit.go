@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
@@ -29,6 +30,8 @@ func unitsOf(policies []gate.PolicySet) []unit {
 	if library == nil {
 		return units[1:]
 	}
+	// In whatever order a Gate names them, they are compiled and kept once.
+	slices.SortFunc(library, func(a, b gate.PolicySet) int { return strings.Compare(a.Name, b.Name) })
 	units[0] = library
 	return units
 }

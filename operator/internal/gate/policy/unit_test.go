@@ -36,6 +36,14 @@ func TestUnits_TheLibraryIsOneAndEverySourceIsAlone(t *testing.T) {
 	}
 }
 
+func TestUnits_TheOrderOfGroupsMakesNoOther(t *testing.T) {
+	one := unitsOf([]gate.PolicySet{builtin(t, "secrets"), builtin(t, "network")})
+	other := unitsOf([]gate.PolicySet{builtin(t, "network"), builtin(t, "secrets")})
+	if one[0].digest() != other[0].digest() {
+		t.Errorf("%v and %v are compiled apart", names(one[0]), names(other[0]))
+	}
+}
+
 // What groups find together is what each finds by itself, under its own name: rules that two
 // groups have are told by both.
 func TestUnits_GroupsTogetherFindWhatEachFindsAlone(t *testing.T) {
