@@ -23,6 +23,15 @@ type cached struct {
 	err    error
 }
 
+func (c *cached) isReady() bool {
+	select {
+	case <-c.ready:
+		return true
+	default:
+		return false
+	}
+}
+
 func newCache(size int) *cache {
 	return &cache{size: size, byUse: list.New(), entries: map[string]*list.Element{}}
 }
@@ -32,10 +41,8 @@ func newCache(size int) *cache {
 // next one finds it done.
 func (c *cache) get(ctx context.Context, u unit) (*compiled, error) {
 	entry := c.entry(u)
-	select {
-	case <-entry.ready:
+	if entry.isReady() {
 		return entry.set, entry.err
-	default:
 	}
 	select {
 	case <-entry.ready:

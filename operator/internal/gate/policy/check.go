@@ -57,6 +57,8 @@ func (c *Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
 	if len(in.Gate.Policies) == 0 {
 		return all
 	}
+	units := unitsOf(in.Gate.Policies)
+	c.await(ctx, units)
 	ctx, cancel := context.WithTimeout(ctx, c.deadline)
 	defer cancel()
 	input, err := policyInput(in)
@@ -65,13 +67,40 @@ func (c *Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
 			"this object cannot be given to policies: write it as plain YAML or JSON"))
 		return all
 	}
-	for _, u := range unitsOf(in.Gate.Policies) {
+	for _, u := range units {
 		found := c.evaluateUnit(ctx, u, input, in)
 		all.Deny = append(all.Deny, found.Deny...)
 		all.Warn = append(all.Warn, found.Warn...)
 		all.Undecided = append(all.Undecided, found.Undecided...)
 	}
 	return all
+}
+
+// await has units compiled that are not yet, on time of its own: the first decisions of a
+// process would otherwise have less than PolicyDeadline for the rest, and none on a busy
+// machine. What is not ready then is told by who evaluates it.
+func (c *Check) await(ctx context.Context, units []unit) {
+	var pending []*cached
+	for _, u := range units {
+		if u[0].Unavailable != "" {
+			continue
+		}
+		if entry := c.cache.entry(u); !entry.isReady() {
+			pending = append(pending, entry)
+		}
+	}
+	if len(pending) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, limits.PolicyCompile)
+	defer cancel()
+	for _, entry := range pending {
+		select {
+		case <-entry.ready:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (c *Check) evaluateUnit(ctx context.Context, u unit, input *documents, in *gate.Input) gate.Findings {

@@ -85,3 +85,21 @@ func TestUnits_GroupsThatTakeTooMuchAreCutOffAtARule(t *testing.T) {
 		t.Error(show(found))
 	}
 }
+
+// Compiling is not on the time of the evaluation: the deadline of the check is over before
+// anything can be compiled, and what compiles is evaluated all the same.
+func TestCheck_WaitsForWhatIsCompiledOnOtherTime(t *testing.T) {
+	check := New()
+	set := house("package main\ndeny contains \"no\" if true")
+	entry := &cached{digest: set.Digest(), ready: make(chan struct{})}
+	check.cache.entries[set.Digest()] = check.cache.byUse.PushFront(entry)
+	check.deadline = 200 * time.Millisecond
+	released := time.AfterFunc(2*check.deadline, func() {
+		entry.set, entry.err = compileUnit(unit{set})
+		close(entry.ready)
+	})
+	defer released.Stop()
+	if found := check.Evaluate(context.Background(), goodInput(set)); len(found.Deny) != 1 || len(found.Undecided) > 0 {
+		t.Error(show(found))
+	}
+}
