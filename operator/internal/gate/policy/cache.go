@@ -36,20 +36,23 @@ func newCache(size int) *cache {
 	return &cache{size: size, byUse: list.New(), entries: map[string]*list.Element{}}
 }
 
-// get returns the compiled unit. However many ask for one that is not there, it is
-// compiled once, and to the end: who cannot wait returns with the error of ctx, and the
-// next one finds it done.
-func (c *cache) get(ctx context.Context, u unit) (*compiled, error) {
-	entry := c.entry(u)
-	if entry.isReady() {
-		return entry.set, entry.err
+// wait returns the compiled unit. Who cannot wait for it returns with the error of ctx.
+func (c *cached) wait(ctx context.Context) (*compiled, error) {
+	if c.isReady() {
+		return c.set, c.err
 	}
 	select {
-	case <-entry.ready:
-		return entry.set, entry.err
+	case <-c.ready:
+		return c.set, c.err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// get returns the compiled unit. However many ask for one that is not there, it is
+// compiled once, and to the end: the next one who asks finds it done.
+func (c *cache) get(ctx context.Context, u unit) (*compiled, error) {
+	return c.entry(u).wait(ctx)
 }
 
 func (c *cache) entry(u unit) *cached {

@@ -58,7 +58,7 @@ func (c *Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
 		return all
 	}
 	units := unitsOf(in.Gate.Policies)
-	c.await(ctx, units)
+	entries := c.await(ctx, units)
 	ctx, cancel := context.WithTimeout(ctx, c.deadline)
 	defer cancel()
 	input, err := policyInput(in)
@@ -67,8 +67,8 @@ func (c *Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
 			"this object cannot be given to policies: write it as plain YAML or JSON"))
 		return all
 	}
-	for _, u := range units {
-		found := c.evaluateUnit(ctx, u, input, in)
+	for i, u := range units {
+		found := c.evaluateUnit(ctx, u, entries[i], input, in)
 		all.Deny = append(all.Deny, found.Deny...)
 		all.Warn = append(all.Warn, found.Warn...)
 		all.Undecided = append(all.Undecided, found.Undecided...)
@@ -78,39 +78,38 @@ func (c *Check) Evaluate(ctx context.Context, in *gate.Input) gate.Findings {
 
 // await has units compiled that are not yet, on time of its own: the first decisions of a
 // process would otherwise have less than PolicyDeadline for the rest, and none on a busy
-// machine. What is not ready then is told by who evaluates it.
-func (c *Check) await(ctx context.Context, units []unit) {
-	var pending []*cached
-	for _, u := range units {
-		if u[0].Unavailable != "" {
-			continue
-		}
-		if entry := c.cache.entry(u); !entry.isReady() {
-			pending = append(pending, entry)
+// machine. What is not ready then is told by who evaluates it. There is no entry for a unit
+// that is unavailable.
+func (c *Check) await(ctx context.Context, units []unit) []*cached {
+	entries := make([]*cached, len(units))
+	ready := true
+	for i, u := range units {
+		if u[0].Unavailable == "" {
+			entries[i] = c.cache.entry(u)
+			ready = ready && entries[i].isReady()
 		}
 	}
-	if len(pending) == 0 {
-		return
+	if ready {
+		return entries
 	}
 	ctx, cancel := context.WithTimeout(ctx, limits.PolicyCompile)
 	defer cancel()
-	for _, entry := range pending {
-		select {
-		case <-entry.ready:
-		case <-ctx.Done():
-			return
+	for _, entry := range entries {
+		if entry != nil {
+			_, _ = entry.wait(ctx)
 		}
 	}
+	return entries
 }
 
-func (c *Check) evaluateUnit(ctx context.Context, u unit, input *documents, in *gate.Input) gate.Findings {
+func (c *Check) evaluateUnit(ctx context.Context, u unit, entry *cached, input *documents, in *gate.Input) gate.Findings {
 	if u[0].Unavailable != "" {
 		return u.undecided(in, u[0].Unavailable, "put right what the message names, or take the policies out of spec.policies of the Gate")
 	}
 	if ctx.Err() != nil {
 		return u.undecided(in, "the policies were not evaluated: "+c.outOfTime(ctx), "make the policies before these cheaper, or take them out of the Gate")
 	}
-	source, err := c.cache.get(ctx, u)
+	source, err := entry.wait(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return u.undecided(in, "the policies were not compiled: "+c.outOfTime(ctx), "try again; if that does not do, split or simplify these policies")

@@ -47,7 +47,8 @@ func Evaluate(ctx context.Context, module string, input any) (denies []string, e
 	if err != nil {
 		return nil, fmt.Errorf("the statement cannot be given to a policy: %w", err)
 	}
-	found := check.evaluateUnit(ctx, unit{statementSet(module)}, &documents{envelope: document{value: value}, statement: true}, &gate.Input{})
+	u := unit{statementSet(module)}
+	found := check.evaluateUnit(ctx, u, check.cache.entry(u), &documents{envelope: document{value: value}, statement: true}, &gate.Input{})
 	if len(found.Undecided) > 0 {
 		reasons := make([]string, 0, len(found.Undecided))
 		for _, f := range found.Undecided {

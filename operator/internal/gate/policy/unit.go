@@ -18,9 +18,8 @@ func unitsOf(policies []gate.PolicySet) []unit {
 	seen := map[string]bool{}
 	units := make([]unit, 1, len(policies)+1)
 	for _, set := range policies {
-		known, ok := Builtin(set.Name)
 		switch {
-		case !ok || set.Unavailable != "" || known.Digest() != set.Digest():
+		case set.Unavailable != "" || !isBuiltin(set):
 			units = append(units, unit{set})
 		case !seen[set.Name]:
 			seen[set.Name] = true
@@ -37,9 +36,12 @@ func unitsOf(policies []gate.PolicySet) []unit {
 }
 
 // ours says whether these are policies that come with Sluice, whose input is the envelope.
-func (u unit) ours() bool {
-	known, ok := Builtin(u[0].Name)
-	return ok && known.Digest() == u[0].Digest()
+func (u unit) ours() bool { return isBuiltin(u[0]) }
+
+// isBuiltin says whether a set is a group of the library, and not only called as one.
+func isBuiltin(set gate.PolicySet) bool {
+	known, ok := Builtin(set.Name)
+	return ok && known.Digest() == set.Digest()
 }
 
 // digest tells units of other content apart.
