@@ -50,13 +50,6 @@ has run: it runs bin/lab of that clone, as make would what is in its Makefile.`,
 	return c
 }
 
-// ofOthers says whether a file is neither the user's nor root's. A folder above the working
-// directory may be one that everybody writes, as /tmp is.
-func ofOthers(info fs.FileInfo) bool {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return !ok || stat.Uid != 0 && int(stat.Uid) != os.Geteuid()
-}
-
 // becomeLab has the clone's bin/lab take this process over, with its streams and signals.
 // The cluster's parts would be half of a command that checks manifests. It returns only
 // what kept it from that.
