@@ -109,12 +109,6 @@ command or of verify, is verified anew. What is not in that file cannot be decid
 	return c
 }
 
-// result is the verdicts over one Workload.
-type result struct {
-	subject  subject
-	verdicts []gate.Verdict
-}
-
 func (o *checkOptions) run(ctx context.Context, s streams, facts *facts, paths []string) error {
 	write, ok := formats[o.format]
 	if !ok {
@@ -167,13 +161,13 @@ func (o *checkOptions) judge(ctx context.Context, s streams, paths []string, fro
 func (c *checked) judge(ctx context.Context, s streams, w *world, from gather.Registry, keys gather.Keys) (int, error) {
 	judge := gather.NewJudge(w.files, from, keys)
 	judge.Prepare(w.files.GateList)
-	w.admit(ctx)
-	refused, err := disorder(w.workloads)
+	w.explain(s)
+	results, passed := judgeAll(ctx, judge, s, w.input, w.scope)
+	refused, err := disorder(w.dependents)
 	if err != nil {
 		return 0, err
 	}
-	passed := w.narrow(s)
-	c.add(judgeAll(ctx, judge, s, w.input))
+	c.add(results)
 	c.refused, c.wrong = append(c.refused, refused...), append(c.wrong, w.wrong()...)
 	c.told += w.notes.String()
 	return passed, nil

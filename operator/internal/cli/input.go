@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -32,7 +31,9 @@ type input struct {
 	workloads []subject
 	// others are judged by the Gates that name their kind.
 	others []subject
-	files  *gather.Files
+	// dependents are the Workloads once they were judged.
+	dependents []dependent
+	files      *gather.Files
 	// converter has the schemas of Workloads.
 	converter *conversion.Converter
 	// faults of the overlays that are checked, by overlay.Set.Key.
@@ -108,14 +109,6 @@ func (in *input) take(ctx context.Context, set *overlay.Set, checked bool) error
 		}
 	}
 	return nil
-}
-
-// admit applies the schema to every Workload, side by side: it is a fifth of the work of a
-// check that asks no registry.
-func (in *input) admit(ctx context.Context) {
-	inParallel(runtime.GOMAXPROCS(0), len(in.workloads), func(i int) {
-		in.workloads[i] = admit(ctx, in.converter, in.workloads[i])
-	})
 }
 
 // inParallel does n things, some of them at a time, and returns when all are done.

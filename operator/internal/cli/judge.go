@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/images"
@@ -16,32 +18,16 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/report"
 )
 
-// narrow leaves what a change touches, and returns how many objects were passed over.
-func (w *world) narrow(s streams) int {
-	if w.scope == nil {
-		return 0
+// explain says why a change has everything judged.
+func (w *world) explain(s streams) {
+	if w.scope == nil || w.scope.all == "" {
+		return
 	}
-	if w.scope.all != "" {
-		what := "everything"
-		if w.of != "" {
-			what += " in " + w.of
-		}
-		say(s.err, "sluice: ", what+" is judged: "+w.scope.all)
-		return 0
+	what := "everything"
+	if w.of != "" {
+		what += " in " + w.of
 	}
-	passed := 0
-	for _, list := range []*[]subject{&w.workloads, &w.others} {
-		var kept []subject
-		for _, sub := range *list {
-			if w.scope.judged(sub) {
-				kept = append(kept, sub)
-			} else {
-				passed++
-			}
-		}
-		*list = kept
-	}
-	return passed
+	say(s.err, "sluice: ", what+" is judged: "+w.scope.all)
 }
 
 // wrong is the faults of the overlays that a change touches.
@@ -55,32 +41,82 @@ func (w *world) wrong() []report.Fault {
 	return out
 }
 
-// judgeAll judges side by side, and returns the results in the order of the input.
-func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input) []result {
-	subjects := append(append([]subject(nil), in.workloads...), in.others...)
+// result is what became of one object.
+type result struct {
+	file string
+	// verdicts of the Gates that match it; unjudged says why there are none.
+	verdicts []gate.Verdict
+	unjudged string
+	// place finds where a finding was written; nil where nothing was found.
+	place func(gate.Finding) report.Place
+}
+
+// judgeAll admits and judges side by side what a change touches, everything where scope is
+// nil, and returns the results in the order of the input and how many objects were passed
+// over. It empties the input: an object of which nothing is told is let go when it was
+// judged.
+func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input, scope *scope) (judged []result, passed int) {
+	workloads := len(in.workloads)
+	subjects := slices.Concat(in.workloads, in.others)
+	in.workloads, in.others, in.seen = nil, nil, nil
+	in.dependents = make([]dependent, workloads)
 	results := make([]result, len(subjects))
-	var done atomic.Int64
+	var done, over atomic.Int64
 	stop := s.progress(&done, len(subjects))
-	inParallel(limits.CheckParallel, len(subjects), func(i int) {
-		results[i] = result{subjects[i], judgeOne(ctx, judge, subjects[i])}
+	inParallel(in.atOnce(), len(subjects), func(i int) {
+		sub := subjects[i]
+		subjects[i] = subject{}
+		if i < workloads {
+			sub = admit(ctx, in.converter, sub)
+			in.dependents[i] = dependentOf(sub)
+		}
+		if scope.judged(sub) {
+			results[i] = judgeOne(ctx, judge, sub)
+		} else {
+			over.Add(1)
+		}
 		done.Add(1)
 	})
 	stop()
-	var out []result
 	for _, r := range results {
+		if r.unjudged != "" {
+			say(in.told, "sluice: not judged: ", r.unjudged)
+		}
 		if len(r.verdicts) > 0 {
-			out = append(out, r)
-			continue
+			judged = append(judged, r)
 		}
-		if o := r.subject.object; images.PodBearing(o.GetAPIVersion(), o.GetKind()) {
-			say(in.told, "sluice: not judged: ", fmt.Sprintf("%s/%s/%s (%s): no Gate names its kind in spec.match.kinds",
-				o.GetKind(), o.GetNamespace(), o.GetName(), r.subject.file))
+	}
+	return judged, int(over.Load())
+}
+
+// atOnce is how many objects are judged at a time.
+func (in *input) atOnce() int {
+	for i := range in.files.GateList {
+		if asksRegistry(&in.files.GateList[i].Spec) {
+			return limits.CheckParallel
 		}
+	}
+	return 2 * runtime.GOMAXPROCS(0)
+}
+
+// asksRegistry says whether a judgement by a Gate may have to wait for a registry.
+func asksRegistry(g *v1beta1.GateSpec) bool {
+	return len(g.Images) > 0 || g.RequirePromotionFrom != nil ||
+		slices.ContainsFunc(g.Policies, func(p v1beta1.PolicySource) bool { return p.OCI != nil })
+}
+
+func judgeOne(ctx context.Context, judge *gather.Judge, sub subject) result {
+	out := result{file: sub.file, verdicts: verdictsOf(ctx, judge, sub)}
+	if o := sub.object; len(out.verdicts) == 0 && images.PodBearing(o.GetAPIVersion(), o.GetKind()) {
+		out.unjudged = fmt.Sprintf("%s/%s/%s (%s): no Gate names its kind in spec.match.kinds", o.GetKind(), o.GetNamespace(), o.GetName(), sub.file)
+	}
+	if len(findings(out.verdicts)) > 0 {
+		out.place = sub.places()
 	}
 	return out
 }
 
-func judgeOne(ctx context.Context, judge *gather.Judge, sub subject) []gate.Verdict {
+func verdictsOf(ctx context.Context, judge *gather.Judge, sub subject) []gate.Verdict {
 	switch {
 	case len(sub.invalid) > 0:
 		return []gate.Verdict{invalid(sub)}

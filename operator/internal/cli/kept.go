@@ -26,13 +26,17 @@ type judgedObject struct {
 
 func (c *checked) add(results []result) {
 	for _, r := range results {
-		c.judged = append(c.judged, remembering(report.Judged{File: r.subject.file, Verdicts: r.verdicts, Place: r.subject.places()}))
+		c.judged = append(c.judged, remembering(report.Judged{File: r.file, Verdicts: r.verdicts, Place: r.place}))
 	}
 }
 
 // remembering notes what Place returns. Encoders call it one at a time.
 func remembering(j report.Judged) judgedObject {
-	out := judgedObject{Judged: j, places: map[gate.Finding]report.Place{}}
+	out := judgedObject{Judged: j}
+	if j.Place == nil {
+		return out
+	}
+	out.places = map[gate.Finding]report.Place{}
 	out.Place = func(f gate.Finding) report.Place {
 		place := j.Place(f)
 		out.places[f] = place

@@ -28,11 +28,11 @@ func (p *promoting) judge(ctx context.Context) error {
 	if err := in.take(ctx, p.changed.After, true); err != nil {
 		return err
 	}
-	in.admit(ctx)
 	p.onlyChanged(in)
 	loader := trust.New(trust.Options{})
 	var now checked
-	now.add(judgeAll(ctx, gather.NewJudge(in.files, newAsked(p.client), loader), p.s, in))
+	results, _ := judgeAll(ctx, gather.NewJudge(in.files, newAsked(p.client), loader), p.s, in, nil)
+	now.add(results)
 	p.text.Judged = now.run()
 	if err := p.evidence(ctx, in.files, loader); err != nil {
 		return err

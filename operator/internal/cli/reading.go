@@ -59,6 +59,11 @@ func read(ctx context.Context, s streams, root string, paths, gates []string, ba
 		}
 		r.worlds = append(r.worlds, w)
 	}
+	if kinds, err := known(); err == nil {
+		// All of these were read, and the collector would go through them again and again.
+		kinds.Forget(v1beta1.GroupVersion.WithKind(v1beta1.GateKind))
+		kinds.Forget(v1beta1.GroupVersion.WithKind(v1beta1.ExemptionKind))
+	}
 	return r, nil
 }
 

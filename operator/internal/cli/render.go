@@ -37,31 +37,38 @@ func renderAll(ctx context.Context, s streams, root string, paths []string) erro
 	if err != nil {
 		return err
 	}
-	var workloads []subject
+	rendered := 0
 	for _, w := range r.worlds {
-		w.admit(ctx)
-		workloads = append(workloads, w.workloads...)
+		for _, sub := range w.workloads {
+			if err := renderOne(s, admit(ctx, w.converter, sub)); err != nil {
+				return err
+			}
+			rendered++
+		}
 	}
-	if len(workloads) == 0 {
+	if rendered == 0 {
 		return usage("no Workload in %v: nothing was rendered", paths)
 	}
-	for _, sub := range workloads {
-		if sub.workload == nil {
-			return refused(fmt.Sprintf("%s: Workload %s/%s is not valid:", sub.file, sub.object.GetNamespace(), sub.object.GetName()), sub.invalid)
-		}
-		children, err := render.Children(sub.workload)
+	return nil
+}
+
+// renderOne prints the children of one Workload.
+func renderOne(s streams, sub subject) error {
+	if sub.workload == nil {
+		return refused(fmt.Sprintf("%s: Workload %s/%s is not valid:", sub.file, sub.object.GetNamespace(), sub.object.GetName()), sub.invalid)
+	}
+	children, err := render.Children(sub.workload)
+	if err != nil {
+		return usage("%s: Workload %s/%s: %s", sub.file, sub.workload.Namespace, sub.workload.Name,
+			gather.Secrets(sub.object.Object).Text(err.Error(), limits.ErrorBytes))
+	}
+	for _, child := range children {
+		raw, err := manifest(child)
 		if err != nil {
-			return usage("%s: Workload %s/%s: %s", sub.file, sub.workload.Namespace, sub.workload.Name,
-				gather.Secrets(sub.object.Object).Text(err.Error(), limits.ErrorBytes))
+			return usage("%s: %w", sub.file, err)
 		}
-		for _, child := range children {
-			raw, err := manifest(child)
-			if err != nil {
-				return usage("%s: %w", sub.file, err)
-			}
-			if _, err := fmt.Fprintf(s.out, "---\n%s", raw); err != nil {
-				return usage("write: %w", err)
-			}
+		if _, err := fmt.Fprintf(s.out, "---\n%s", raw); err != nil {
+			return usage("write: %w", err)
 		}
 	}
 	return nil

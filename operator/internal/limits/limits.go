@@ -129,8 +129,8 @@ const (
 	LintBuilds = 500
 	// GitErrorBytes is how much is shown of what git says when it fails.
 	GitErrorBytes = 1 << 10
-	// CheckParallel is how many objects one check judges at a time: most of a judgement is
-	// waiting for a registry, of which RegistryConcurrency requests run at once.
+	// CheckParallel is how many objects one check judges at a time where Gates ask registries:
+	// most of a judgement is waiting for one, of which RegistryConcurrency requests run at once.
 	CheckParallel = 16
 	// ResultBytes is the largest result of a check that is kept: verdicts over 1,000 Workloads
 	// with a finding each, and the files that were read for them, are 1 MiB.

@@ -57,6 +57,12 @@ func TestPlain_GivesWhatKustomizeGives(t *testing.T) {
 		"no name":                         {map[string]string{"o/kustomization.yaml": list("a.yaml"), "o/a.yaml": "apiVersion: sluice.dev/v1beta1\nkind: Workload\nmetadata: {}\n"}, false},
 		"text that is no YAML":            {map[string]string{"o/kustomization.yaml": list("a.yaml"), "o/a.yaml": "a: [\n"}, false},
 		"an item that is null":            {map[string]string{"o/kustomization.yaml": list("a.yaml"), "o/a.yaml": workload("a") + "x: [null]\n"}, false},
+		"a key twice":                     {map[string]string{"o/kustomization.yaml": list("a.yaml"), "o/a.yaml": workload("a") + "x: {a: b, a: c}\n"}, false},
+		"a key that is a mapping":         {map[string]string{"o/kustomization.yaml": list("a.yaml"), "o/a.yaml": workload("a") + "x:\n  ? {a: b}\n  : c\n"}, false},
+		"an anchor without an alias":      {map[string]string{"o/kustomization.yaml": list("a.yaml"), "o/a.yaml": workload("a") + "x: &x {a: b}\n"}, true},
+		"a text with a star":              {map[string]string{"o/kustomization.yaml": list("a.yaml"), "o/a.yaml": workload("a") + "x: a*b\ny: 'a & b'\n"}, true},
+		"line ends of Windows":            {map[string]string{"o/kustomization.yaml": list("a.yaml"), "o/a.yaml": strings.ReplaceAll(workload("a")+"---\n"+workload("b"), "\n", "\r\n")}, true},
+		"a list of Workloads":             {map[string]string{"o/kustomization.yaml": list("a.yaml"), "o/a.yaml": "apiVersion: sluice.dev/v1beta1\nkind: WorkloadList\nitems:\n- {apiVersion: sluice.dev/v1beta1, kind: Workload, metadata: {name: c}}\n"}, true},
 		"an empty file":                   {map[string]string{"o/kustomization.yaml": list("a.yaml, b.yaml"), "o/a.yaml": workload("a"), "o/b.yaml": ""}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 func (s *Set) Defaulted(obj map[string]any, gvk schema.GroupVersionKind) map[string]any {
 	obj = runtime.DeepCopyJSON(obj)
 	delete(obj, "status")
-	k, err := s.kinds[gvk]()
+	k, err := s.kinds[gvk].kind()
 	if err != nil {
 		panic(err)
 	}
@@ -25,7 +25,7 @@ func (s *Set) Defaulted(obj map[string]any, gvk schema.GroupVersionKind) map[str
 
 // Both are the two answers to whether an object is valid, without unknown fields.
 func (s *Set) Both(obj map[string]any, gvk schema.GroupVersionKind) (sure bool, errs field.ErrorList) {
-	k, err := s.kinds[gvk]()
+	k, err := s.kinds[gvk].kind()
 	if err != nil {
 		panic(err)
 	}

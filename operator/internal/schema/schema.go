@@ -30,8 +30,31 @@ import (
 
 // Set is the schemas of all kinds. It is safe for concurrent use.
 type Set struct {
-	// kinds are compiled when they are first asked for: few are in one check.
-	kinds map[schema.GroupVersionKind]func() (kind, error)
+	kinds map[schema.GroupVersionKind]*definition
+}
+
+// definition is the schema of one version of a kind. It is compiled when it is first asked
+// for: few are in one check.
+type definition struct {
+	version    apiextensionsv1.CustomResourceDefinitionVersion
+	namespaced bool
+
+	mu       sync.Mutex
+	compiled *kind
+}
+
+func (d *definition) kind() (kind, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.compiled == nil {
+		k, err := compile(d.version)
+		if err != nil {
+			return kind{}, err
+		}
+		k.namespaced = d.namespaced
+		d.compiled = &k
+	}
+	return *d.compiled, nil
 }
 
 type kind struct {
@@ -48,7 +71,7 @@ type kind struct {
 // Load reads every CRD in files. What is wrong with a schema itself shows when an object of
 // its kind comes.
 func Load(files fs.FS) (*Set, error) {
-	set := &Set{kinds: map[schema.GroupVersionKind]func() (kind, error){}}
+	set := &Set{kinds: map[schema.GroupVersionKind]*definition{}}
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("list CRDs: %w", err)
@@ -78,11 +101,7 @@ func (s *Set) add(raw []byte) error {
 			return fmt.Errorf("version %s has no schema", version.Name)
 		}
 		gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}
-		s.kinds[gvk] = sync.OnceValues(func() (kind, error) {
-			k, err := compile(version)
-			k.namespaced = crd.Spec.Scope == apiextensionsv1.NamespaceScoped
-			return k, err
-		})
+		s.kinds[gvk] = &definition{version: version, namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped}
 	}
 	return nil
 }
@@ -106,6 +125,16 @@ func compile(version apiextensionsv1.CustomResourceDefinitionVersion) (kind, err
 	}, nil
 }
 
+// Forget drops what was compiled of a kind, some 2 MiB: it is compiled again when it is next
+// asked for.
+func (s *Set) Forget(gvk schema.GroupVersionKind) {
+	if d, ok := s.kinds[gvk]; ok {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.compiled = nil
+	}
+}
+
 // Admit returns a copy of the object with the schema's defaults set, or every reason why
 // the API server would refuse to create it, each with its field path. Unknown fields are
 // refused: a typo must not silently switch a setting off.
@@ -116,11 +145,11 @@ func (s *Set) Admit(ctx context.Context, obj map[string]any, gvk schema.GroupVer
 // AdmitChange is Admit for an object that is there already, as old: the rules about what
 // may not change count too. A nil old is a create.
 func (s *Set) AdmitChange(ctx context.Context, obj, old map[string]any, gvk schema.GroupVersionKind) (map[string]any, field.ErrorList) {
-	compiled, ok := s.kinds[gvk]
+	defined, ok := s.kinds[gvk]
 	if !ok {
 		return nil, field.ErrorList{field.NotSupported(field.NewPath("apiVersion"), gvk.String(), s.versions(gvk.Group))}
 	}
-	k, err := compiled()
+	k, err := defined.kind()
 	if err != nil {
 		return nil, field.ErrorList{field.InternalError(field.NewPath("apiVersion"), fmt.Errorf("the schema of %s: %w", gvk, err))}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/kustomize/base/crds"
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/schema"
 )
 
@@ -177,5 +179,22 @@ func TestLoad_SaysWhichFileIsBroken(t *testing.T) {
 				t.Errorf("error: %v", err)
 			}
 		})
+	}
+}
+
+// What is dropped is made again, and says the same.
+func TestSet_ForgetsWhatItCompiled(t *testing.T) {
+	set, err := schema.Load(crds.Files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gvk := v1beta1.GroupVersion.WithKind(v1beta1.GateKind)
+	gate := map[string]any{"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind, "metadata": map[string]any{"name": "a"}, "spec": map[string]any{"environment": "prod", "typo": true}}
+	_, before := set.Admit(t.Context(), gate, gvk)
+	set.Forget(gvk)
+	set.Forget(gvk.GroupVersion().WithKind("Unknown"))
+	_, after := set.Admit(t.Context(), gate, gvk)
+	if len(before) == 0 || !reflect.DeepEqual(before, after) {
+		t.Errorf("before: %v, after: %v", before, after)
 	}
 }
