@@ -92,6 +92,9 @@ func TestComponents_KustomizeReachesIntoWorkloads(t *testing.T) {
 				"Gate/blue-prod spec.policies.1.oci.authorities.1.keyless.trustedRoot.configMap.name": generated["rules"],
 				"Gate/blue-prod spec.images.0.authorities.0.key.secret.name":                          generated["words"],
 				"Gate/blue-prod spec.images.0.authorities.1.keyless.trustedRoot.configMap.name":       generated["rules"],
+				"Gate/blue-prod spec.requirePromotionFrom.authorities.0.key.secret.name":              generated["words"],
+				"Gate/blue-prod spec.attest.key.secret.name":                                          generated["words"],
+				"Gate/blue-prod spec.attest.registrySecret.name":                                      "blue-pull",
 			} {
 				object, path, _ := strings.Cut(at, " ")
 				if got := fmt.Sprint(field(byName[object], path)); got != want {
