@@ -5,9 +5,7 @@
 package gate
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/redact"
 )
 
@@ -105,8 +103,7 @@ func (c Config) Digest() string {
 }
 
 func digest(v any) string {
-	sum := sha256.Sum256(canonical(v))
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return digests.Of(canonical(v))
 }
 
 // Requirement says how many authorities have to have signed.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
@@ -64,7 +65,7 @@ var Header = []string{"NAMESPACE", "NAME", "PHASE", "READY", "GATE", "VERDICT", 
 
 // Cells are the row as text, in the order of Header.
 func (r Row) Cells() []string {
-	digest := strings.TrimPrefix(r.Digest, "sha256:")
+	digest := digests.Hex(r.Digest)
 	phase := orDash(r.Phase)
 	if !r.Current {
 		phase += "*"

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
@@ -25,6 +24,8 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature"
 	"github.com/sigstore/sigstore/pkg/signature/payload"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 )
 
 // PredicateSign is the predicate type of an image signature in a bundle.
@@ -269,6 +270,5 @@ func FallbackTag(digest string) string { return strings.Replace(digest, ":", "-"
 
 // DigestOf is the digest of a text: one that no image here has.
 func DigestOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return digests.Of([]byte(text))
 }

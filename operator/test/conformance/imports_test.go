@@ -18,6 +18,7 @@ var layers = map[string]int{
 	"internal/lru":                    -1,
 	"internal/testkit/golden":         -1,
 	"api/":                            0,
+	"internal/digests":                0,
 	"internal/redact":                 0,
 	"internal/strictjson":             0,
 	"internal/argocd":                 1,
