@@ -94,12 +94,12 @@ func ValidateImagePattern(pattern string) error {
 	return nil
 }
 
-// matchImage matches an image against registry/repository as MatchRepository has it, and
+// matchImage matches an image against registry/repository as matchRepository has it, and
 // @sha256:… behind it against the digest that is judged, be it written or what the tag
 // stands for. An image whose digest is not known has none that matches.
 func matchImage(pattern string, image Image) bool {
 	repository, digest, pinned := strings.Cut(pattern, "@")
-	if !MatchRepository(repository, image.Repository) {
+	if !matchRepository(repository, image.Repository) {
 		return false
 	}
 	return !pinned || image.Digest != "" && matchSegment(digest, image.Digest)

@@ -118,7 +118,8 @@ type Requirement struct {
 
 // ImageRule is one entry of a Gate's images.
 type ImageRule struct {
-	// Match is a glob over registry/repository, see MatchRepository.
+	// Match is a glob over registry/repository: * stands for any number of characters within
+	// one path segment, ** for any number of segments, and *. in the host for one label.
 	Match         string
 	Authorities   []Authority
 	Require       Requirement

@@ -61,12 +61,6 @@ func (r Reference) TagToResolve() string {
 	return r.Tag
 }
 
-// Host is the registry, host[:port].
-func (r Reference) Host() string {
-	h, _, _ := strings.Cut(r.Repository, "/")
-	return h
-}
-
 // String is the reference in full.
 func (r Reference) String() string {
 	s := r.Repository

@@ -60,11 +60,11 @@ func RowOf(w *v1beta1.Workload) Row {
 // shortDigest is how many characters of a digest tell images of one fleet apart.
 const shortDigest = 12
 
-// Header names the cells.
-var Header = []string{"NAMESPACE", "NAME", "PHASE", "READY", "GATE", "VERDICT", "DIGEST", "SIGNER", "DRIFT"}
+// header names the cells.
+var header = []string{"NAMESPACE", "NAME", "PHASE", "READY", "GATE", "VERDICT", "DIGEST", "SIGNER", "DRIFT"}
 
-// Cells are the row as text, in the order of Header.
-func (r Row) Cells() []string {
+// cells are the row as text, in the order of header.
+func (r Row) cells() []string {
 	digest := digests.Hex(r.Digest)
 	phase := orDash(r.Phase)
 	if !r.Current {
