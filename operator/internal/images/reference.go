@@ -78,7 +78,7 @@ func Parse(ref string) (Reference, error) {
 	if ref == "" {
 		return Reference{}, fmt.Errorf("no image is named")
 	}
-	if digests.Valid(digests.Prefix + digests.Hex(ref)) {
+	if id := digests.Hex(ref); !strings.Contains(id, "/") && digests.Valid(digests.Prefix+id) {
 		// A runtime takes this for the ID of whatever image is on the node already.
 		return Reference{}, fmt.Errorf("%q is the ID of an image on a node: name a registry and a repository", ref)
 	}
