@@ -9,9 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/strictjson"
 )
@@ -33,8 +33,6 @@ var archiveTypes = []string{
 	"application/vnd.cncf.openpolicyagent.layer.v1.tar+gzip",
 	"application/vnd.cncf.flux.content.v1.tar+gzip",
 }
-
-var sha256Digest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // Error says what is wrong with a bundle, for as long as it has the digest that it has, and
 // what to do about it.
@@ -108,7 +106,7 @@ func checkLayers(all []Layer) error {
 		switch {
 		case l.MediaType != regoType && l.MediaType != dataType && !slices.Contains(archiveTypes, l.MediaType):
 			return wrong(pushAgain, "layer %d is of media type %.100q, which Sluice does not read", i, l.MediaType)
-		case !sha256Digest.MatchString(l.Digest) || l.Size < 0:
+		case !digests.Valid(l.Digest) || l.Size < 0:
 			return wrong(pushAgain, "layer %d is described by something other than a SHA-256 and a size", i)
 		case l.Size > limits.BundleBytes-sum:
 			return wrong(smaller, "its layers have more than %d bytes (limits.BundleBytes)", limits.BundleBytes)
@@ -214,4 +212,4 @@ func (p *Packed) Content() Content {
 }
 
 // Digest of the manifest, "sha256:<hex>".
-func (p *Packed) Digest() string { return digestOf(p.Manifest) }
+func (p *Packed) Digest() string { return digests.Of(p.Manifest) }

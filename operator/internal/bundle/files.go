@@ -2,8 +2,6 @@ package bundle
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"io/fs"
 	"maps"
@@ -13,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/strictjson"
 )
@@ -172,10 +171,5 @@ func checkManifest(name string, content []byte) error {
 func sortedNames(modules map[string]string) []string { return slices.Sorted(maps.Keys(modules)) }
 
 func describe(b Blob) Layer {
-	return Layer{MediaType: b.MediaType, Digest: digestOf(b.Content), Size: int64(len(b.Content))}
-}
-
-func digestOf(content []byte) string {
-	sum := sha256.Sum256(content)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return Layer{MediaType: b.MediaType, Digest: digests.Of(b.Content), Size: int64(len(b.Content))}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/evidence"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/images"
@@ -112,7 +113,7 @@ func (o *attestOptions) summary(repository, digest string) (evidence.Summary, er
 		out.Result = evidence.Failed
 	}
 	if o.policyDigest != "" {
-		if err := evidence.ValidateDigest(o.policyDigest); err != nil {
+		if err := digests.Validate(o.policyDigest); err != nil {
 			return out, usage("--policy-digest: %w", err)
 		}
 	}

@@ -21,7 +21,7 @@ const asCommand = "SLUICE_TEST_AS_COMMAND"
 func labIn(t *testing.T, script string, args ...string) *exec.Cmd {
 	t.Helper()
 	root := t.TempDir()
-	files := map[string]string{"kustomize/base/kustomization.yaml": "", "docs/page.md": ""}
+	files := map[string]string{"go.mod": "module github.com/sluice-dev/sluice\n", "docs/page.md": ""}
 	if script != "" {
 		files["bin/lab"] = "#!/bin/sh\n" + script
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/strictjson"
 )
@@ -125,13 +126,13 @@ func resource(raw json.RawMessage, what string) (Resource, error) {
 		return Resource{}, err
 	}
 	var r Resource
-	var digests map[string]string
-	if err := errors.Join(f.into("uri", &r.URI), f.into("digest", &digests)); err != nil {
+	var sums map[string]string
+	if err := errors.Join(f.into("uri", &r.URI), f.into("digest", &sums)); err != nil {
 		return Resource{}, err
 	}
-	if sum, ok := digests["sha256"]; ok {
+	if sum, ok := sums["sha256"]; ok {
 		// Who writes hexadecimal digits in capitals means the same.
-		r.Digest = "sha256:" + strings.ToLower(sum)
+		r.Digest = digests.Prefix + strings.ToLower(sum)
 	}
 	return r, nil
 }

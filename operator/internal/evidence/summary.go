@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
@@ -86,10 +87,7 @@ func (s Summary) Environment() (string, bool) {
 	return name, ours && environmentForm.MatchString(name)
 }
 
-var (
-	environmentForm = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$`)
-	digestForm      = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-)
+var environmentForm = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // ValidateEnvironment says why a text is not the name of an environment.
 func ValidateEnvironment(name string) error {
@@ -99,27 +97,19 @@ func ValidateEnvironment(name string) error {
 	return nil
 }
 
-// ValidateDigest says why a text is not a digest.
-func ValidateDigest(digest string) error {
-	if !digestForm.MatchString(digest) {
-		return fmt.Errorf("%.100q is no digest: it is sha256: and 64 hexadecimal digits in lower case", digest)
-	}
-	return nil
-}
-
 // validate holds what is made, and what is read, to the same rules.
 func (s Summary) validate() error {
 	if len(s.Subjects) == 0 || len(s.Subjects) > limits.EvidenceSubjects {
 		return fmt.Errorf("it has %d subjects, and has to have 1 to %d (limits.EvidenceSubjects)", len(s.Subjects), limits.EvidenceSubjects)
 	}
-	digests := slices.Clone(s.Subjects)
+	all := slices.Clone(s.Subjects)
 	for _, r := range append([]Resource{s.Policy}, s.Inputs...) {
 		if r.Digest != "" {
-			digests = append(digests, r.Digest)
+			all = append(all, r.Digest)
 		}
 	}
-	for _, d := range digests {
-		if err := ValidateDigest(d); err != nil {
+	for _, d := range all {
+		if err := digests.Validate(d); err != nil {
 			return err
 		}
 	}
@@ -180,5 +170,5 @@ func descriptor(r Resource) map[string]any {
 }
 
 func digestSet(digest string) map[string]string {
-	return map[string]string{"sha256": strings.TrimPrefix(digest, "sha256:")}
+	return map[string]string{"sha256": digests.Hex(digest)}
 }

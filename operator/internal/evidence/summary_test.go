@@ -12,13 +12,13 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
-var digests = [2]string{"sha256:" + strings.Repeat("a", 64), "sha256:" + strings.Repeat("b", 64)}
+var both = [2]string{"sha256:" + strings.Repeat("a", 64), "sha256:" + strings.Repeat("b", 64)}
 
 func full() Summary {
 	return Summary{
-		Subjects: digests[:], Verifier: Verifier("e2e"), Time: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
-		Resource: "oci://registry.example.com/shop/web", Policy: Resource{URI: "https://sluice.dev/gates/e2e", Digest: digests[1]},
-		Inputs: []Resource{{URI: "oci://registry.example.com/shop/web", Digest: digests[0]}}, Result: Passed, Levels: []string{"SLSA_BUILD_LEVEL_2"},
+		Subjects: both[:], Verifier: Verifier("e2e"), Time: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
+		Resource: "oci://registry.example.com/shop/web", Policy: Resource{URI: "https://sluice.dev/gates/e2e", Digest: both[1]},
+		Inputs: []Resource{{URI: "oci://registry.example.com/shop/web", Digest: both[0]}}, Result: Passed, Levels: []string{"SLSA_BUILD_LEVEL_2"},
 		Exemptions: []Exemption{{Name: "hotfix", Reason: "incident 4711", Expires: "2026-12-24T00:00:00Z", Policy: "signature", Message: "not signed"}},
 	}
 }
@@ -54,7 +54,7 @@ func TestSummary_RefusesToSayWhatNobodyCouldRead(t *testing.T) {
 		"a tag for a digest":     func(s *Summary) { s.Subjects = []string{"latest"} },
 		"no time":                func(s *Summary) { s.Time = time.Time{} },
 		"another result":         func(s *Summary) { s.Result = "passed" },
-		"a digest in capitals":   func(s *Summary) { s.Policy.Digest = strings.ToUpper(digests[0]) },
+		"a digest in capitals":   func(s *Summary) { s.Policy.Digest = strings.ToUpper(both[0]) },
 		"too many levels":        func(s *Summary) { s.Levels = make([]string, limits.EvidenceEntries+1) },
 		"more than may be read":  func(s *Summary) { s.Resource = strings.Repeat("x", limits.EvidenceStatementBytes) },
 		"more images than fit":   func(s *Summary) { s.Subjects = make([]string, limits.EvidenceSubjects+1) },

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/redact"
 )
@@ -70,10 +71,10 @@ func ValidateExemptedPolicy(name string) error {
 	return nil
 }
 
-var (
-	onlyWildcards  = regexp.MustCompile(`^[*/]*$`)
-	exemptedDigest = regexp.MustCompile(`^sha256:(?:[0-9a-f]{64}|\*)$`)
-)
+var onlyWildcards = regexp.MustCompile(`^[*/]*$`)
+
+// anyDigest stands behind the @ of a pattern for whatever digest.
+const anyDigest = digests.Prefix + "*"
 
 // ValidateImagePattern says why an exemption cannot name images by a pattern.
 func ValidateImagePattern(pattern string) error {
@@ -87,18 +88,18 @@ func ValidateImagePattern(pattern string) error {
 	if _, path, _ := strings.Cut(repository, "/"); onlyWildcards.MatchString(path) {
 		return fmt.Errorf("%q would exempt every image of the registry: name a repository, such as registry.example.com/shop/orders-db", pattern)
 	}
-	if pinned && !exemptedDigest.MatchString(digest) {
+	if pinned && digest != anyDigest && !digests.Valid(digest) {
 		return fmt.Errorf("%q: behind @ stands sha256:<64 hexadecimal digits>, or sha256:* for any digest", pattern)
 	}
 	return nil
 }
 
-// matchImage matches an image against registry/repository as MatchRepository has it, and
+// matchImage matches an image against registry/repository as matchRepository has it, and
 // @sha256:… behind it against the digest that is judged, be it written or what the tag
 // stands for. An image whose digest is not known has none that matches.
 func matchImage(pattern string, image Image) bool {
 	repository, digest, pinned := strings.Cut(pattern, "@")
-	if !MatchRepository(repository, image.Repository) {
+	if !matchRepository(repository, image.Repository) {
 		return false
 	}
 	return !pinned || image.Digest != "" && matchSegment(digest, image.Digest)

@@ -5,9 +5,7 @@
 package gate
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/redact"
 )
 
@@ -105,8 +103,7 @@ func (c Config) Digest() string {
 }
 
 func digest(v any) string {
-	sum := sha256.Sum256(canonical(v))
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return digests.Of(canonical(v))
 }
 
 // Requirement says how many authorities have to have signed.
@@ -121,7 +118,8 @@ type Requirement struct {
 
 // ImageRule is one entry of a Gate's images.
 type ImageRule struct {
-	// Match is a glob over registry/repository, see MatchRepository.
+	// Match is a glob over registry/repository: * stands for any number of characters within
+	// one path segment, ** for any number of segments, and *. in the host for one label.
 	Match         string
 	Authorities   []Authority
 	Require       Requirement

@@ -9,7 +9,7 @@ import (
 // RuleFor returns the first rule that matches the repository, as a firewall would.
 func (c Config) RuleFor(repository string) (ImageRule, bool) {
 	for _, r := range c.Images {
-		if MatchRepository(r.Match, repository) {
+		if matchRepository(r.Match, repository) {
 			return r, true
 		}
 	}
@@ -70,10 +70,10 @@ func validatePath(pattern, host string, segments []string) error {
 	return nil
 }
 
-// MatchRepository matches registry/repository against a glob: * stands for any number
+// matchRepository matches registry/repository against a glob: * stands for any number
 // of characters within one path segment, ** for any number of segments, none included.
 // In the host *. stands for exactly one label.
-func MatchRepository(pattern, repository string) bool {
+func matchRepository(pattern, repository string) bool {
 	patternHost, patternPath, ok := strings.Cut(pattern, "/")
 	host, path, ok2 := strings.Cut(repository, "/")
 	if !ok || !ok2 {

@@ -44,7 +44,7 @@ func TestMatchRepository(t *testing.T) {
 		"a star after the stars has to have a segment": {"registry.example.com/**/*", "registry.example.com", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := MatchRepository(c.pattern, c.repository); got != c.want {
+			if got := matchRepository(c.pattern, c.repository); got != c.want {
 				t.Errorf("%s against %s: %v", c.pattern, c.repository, got)
 			}
 		})
@@ -67,7 +67,7 @@ func TestMatchRepository_CannotBeMadeToBacktrack(t *testing.T) {
 	if compared > len(pattern)*len(path) {
 		t.Errorf("%d comparisons for %d times %d segments", compared, len(pattern), len(path))
 	}
-	if MatchRepository("r.io/"+strings.Repeat("*a", 200)+"b", "r.io/"+strings.Repeat("a", 5000)) {
+	if matchRepository("r.io/"+strings.Repeat("*a", 200)+"b", "r.io/"+strings.Repeat("a", 5000)) {
 		t.Error("it matches, and does not end in b")
 	}
 }
@@ -139,7 +139,7 @@ func FuzzMatchRepository(f *testing.F) {
 		f.Add(s[0], s[1])
 	}
 	f.Fuzz(func(t *testing.T, pattern, repository string) {
-		got := MatchRepository(pattern, repository)
+		got := matchRepository(pattern, repository)
 		if ValidateMatch(pattern) != nil || strings.ContainsAny(repository, "\n") {
 			return
 		}

@@ -2,7 +2,6 @@ package gather
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -22,6 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/lru"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 )
 
@@ -35,28 +35,19 @@ type bundles struct {
 	signatures *signature.Check
 	asked      *prometheus.CounterVec
 	flights    singleflight.Group
-
-	mu      sync.Mutex
-	bytes   int
-	entries map[bundleKey]*list.Element
-	order   *list.List
+	kept       *lru.Cache[bundleKey, gate.PolicySet]
 }
 
 // bundleKey is made of all that verifying depends on but what the registry holds.
 type bundleKey [sha256.Size]byte
-
-type keptBundle struct {
-	key   bundleKey
-	set   gate.PolicySet
-	bytes int
-}
 
 // bundleOverhead is what an entry takes beside its modules.
 const bundleOverhead = 1 << 10
 
 func newBundles(from Registry, keys Keys, signatures *signature.Check) *bundles {
 	return &bundles{
-		registry: from, keys: keys, signatures: signatures, entries: map[bundleKey]*list.Element{}, order: list.New(),
+		registry: from, keys: keys, signatures: signatures,
+		kept: lru.New[bundleKey, gate.PolicySet](limits.PolicyBundles, limits.PolicyBundles),
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_policy_bundles_total",
 			Help: "Looks at policies in a registry: hit where memory had them verified, miss where the registry was asked, unavailable where that did not lead to policies.",
@@ -107,7 +98,7 @@ func (b *bundles) set(ctx context.Context, p v1beta1.PolicyBundle, from Source) 
 	fetchEach(ctx, b.keys, w.authorities, &fetched)
 	fetched.Wait()
 	key := w.key()
-	if kept, ok := b.get(key); ok {
+	if kept, ok := b.kept.Get(key); ok {
 		b.count("hit")
 		return kept
 	}
@@ -118,14 +109,14 @@ func (b *bundles) set(ctx context.Context, p v1beta1.PolicyBundle, from Source) 
 // cannot wait finds it done at the next try.
 func (b *bundles) share(ctx context.Context, key bundleKey, w wantedBundle) gate.PolicySet {
 	done := b.flights.DoChan(string(key[:])+w.credentials, func() (any, error) {
-		if kept, ok := b.get(key); ok { // another flight landed before this one began
+		if kept, ok := b.kept.Get(key); ok { // another flight landed before this one began
 			return kept, nil
 		}
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Gather)
 		defer cancel()
 		set, settled := b.verified(own, w)
 		if settled {
-			b.put(key, set)
+			b.keep(key, set)
 		}
 		return set, nil
 	})
@@ -214,35 +205,13 @@ func (w wantedBundle) key() bundleKey {
 	return sha256.Sum256(raw)
 }
 
-func (b *bundles) get(key bundleKey) (gate.PolicySet, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	element, ok := b.entries[key]
-	if !ok {
-		return gate.PolicySet{}, false
-	}
-	b.order.MoveToFront(element)
-	return element.Value.(*keptBundle).set, true
-}
-
-// put keeps a set, the least recently used leaving first when the bytes run out.
-func (b *bundles) put(key bundleKey, set gate.PolicySet) {
-	e := &keptBundle{key: key, set: set, bytes: bundleOverhead + len(set.Unavailable)}
+// keep has a set for the next who asks, as long as there is room for it.
+func (b *bundles) keep(key bundleKey, set gate.PolicySet) {
+	bytes := bundleOverhead + len(set.Unavailable)
 	for name, text := range set.Modules {
-		e.bytes += len(name) + len(text)
+		bytes += len(name) + len(text)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if _, known := b.entries[key]; known {
-		return
-	}
-	b.entries[key] = b.order.PushFront(e)
-	b.bytes += e.bytes
-	for b.bytes > limits.PolicyBundles {
-		oldest := b.order.Remove(b.order.Back()).(*keptBundle)
-		delete(b.entries, oldest.key)
-		b.bytes -= oldest.bytes
-	}
+	b.kept.Put(key, set, bytes)
 }
 
 func (b *bundles) count(result string) { b.asked.WithLabelValues(result).Inc() }

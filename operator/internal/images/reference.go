@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 )
 
 // DefaultTag is the tag that a reference without tag and digest stands for.
@@ -24,8 +26,6 @@ var (
 	host      = lazy(`^(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*|\[[0-9a-f:]+\])(?::[1-9][0-9]{0,4})?$`)
 	component = lazy(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$`)
 	tagForm   = lazy(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
-	digest    = lazy(`^sha256:[0-9a-f]{64}$`)
-	imageID   = lazy(`^(?:sha256:)?[0-9a-f]{64}$`)
 )
 
 // lazy compiles an expression at its first use. Repetitions that are counted make large
@@ -61,12 +61,6 @@ func (r Reference) TagToResolve() string {
 	return r.Tag
 }
 
-// Host is the registry, host[:port].
-func (r Reference) Host() string {
-	h, _, _ := strings.Cut(r.Repository, "/")
-	return h
-}
-
 // String is the reference in full.
 func (r Reference) String() string {
 	s := r.Repository
@@ -79,21 +73,17 @@ func (r Reference) String() string {
 	return s
 }
 
-// ValidDigest says whether s is a digest as Sluice uses them: "sha256:" and 64 hex
-// digits in lower case.
-func ValidDigest(s string) bool { return digest().MatchString(s) }
-
 // Parse reads a reference. Errors say what is wrong with it in words for its author.
 func Parse(ref string) (Reference, error) {
 	if ref == "" {
 		return Reference{}, fmt.Errorf("no image is named")
 	}
-	if imageID().MatchString(ref) {
+	if id := digests.Hex(ref); !strings.Contains(id, "/") && digests.Valid(digests.Prefix+id) {
 		// A runtime takes this for the ID of whatever image is on the node already.
 		return Reference{}, fmt.Errorf("%q is the ID of an image on a node: name a registry and a repository", ref)
 	}
 	base, dig, pinned := strings.Cut(ref, "@")
-	if pinned && !digest().MatchString(dig) {
+	if pinned && !digests.Valid(dig) {
 		return Reference{}, fmt.Errorf("%q: the part after @ has to be sha256: and 64 hexadecimal digits in lower case", ref)
 	}
 	written, tag := splitTag(base)

@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/lab/node"
 )
 
@@ -73,23 +74,16 @@ type Cluster struct {
 }
 
 // ToolsDir finds the folder with the programs of the control plane: $SLUICE_TOOLS_DIR,
-// or bin/tools beside the go.mod at or above the working directory.
+// or bin/tools of the clone that the working directory is in.
 func ToolsDir() (string, error) {
 	if dir := os.Getenv(toolsVariable); dir != "" {
 		return dir, nil
 	}
-	start, err := os.Getwd()
+	root, err := clone.Root()
 	if err != nil {
-		return "", fmt.Errorf("find the folder of the tools: %w", err)
+		return "", fmt.Errorf("find the folder of the tools: %w, or set %s", err, toolsVariable)
 	}
-	for dir := start; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return filepath.Join(dir, "bin", "tools"), nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("no go.mod at or above %s: run from the source tree, or set %s", start, toolsVariable)
-		}
-	}
+	return filepath.Join(root, "bin", "tools"), nil
 }
 
 // Start starts a cluster and returns when pods can be created and will run. The context

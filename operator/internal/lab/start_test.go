@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 )
 
 // toolsWith makes a folder of tools: the real ones, except those in scripts, which are
@@ -152,14 +153,13 @@ func TestProcess_IsKilledWhenItDoesNotListen(t *testing.T) {
 }
 
 func TestToolsDir_FindsTheFolder(t *testing.T) {
-	t.Run("beside the go.mod above", func(t *testing.T) {
-		root := t.TempDir()
-		deep := filepath.Join(root, "a", "b")
-		if err := errors.Join(os.MkdirAll(deep, 0o700), os.WriteFile(filepath.Join(root, "go.mod"), nil, 0o600)); err != nil {
+	t.Run("of the clone", func(t *testing.T) {
+		root, err := clone.Root()
+		if err != nil {
 			t.Fatal(err)
 		}
 		t.Setenv(toolsVariable, "")
-		t.Chdir(deep)
+		t.Chdir(filepath.Join(root, "docs"))
 		got, err := ToolsDir()
 		if err != nil || got != filepath.Join(root, "bin", "tools") {
 			t.Errorf("got %q (%v)", got, err)

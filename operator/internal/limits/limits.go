@@ -564,9 +564,6 @@ const (
 	ProgressPause = 2 * time.Second
 	// StatusFindings is how many violations and drift changes a status holds.
 	StatusFindings = 20
-	// StatusMeasurements is how many measurements a status holds: the last one of each
-	// metric, of which a spec may have ten.
-	StatusMeasurements = 10
 )
 
 // Bounds of the local cluster (package lab).

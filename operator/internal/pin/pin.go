@@ -11,6 +11,7 @@ import (
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
@@ -118,7 +119,7 @@ func Change(set *overlay.Set, wants ...Want) (*Changed, error) {
 
 // valid refuses what cannot be pinned.
 func (w Want) valid(set *overlay.Set) error {
-	if !images.ValidDigest(w.Digest) {
+	if !digests.Valid(w.Digest) {
 		return fmt.Errorf("%s: %q is no digest: it has to be sha256: and 64 hexadecimal digits in lower case", called(w.Object), w.Digest)
 	}
 	if w.Tag != "" {

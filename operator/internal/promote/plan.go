@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
@@ -230,7 +231,7 @@ func Running(w *v1beta1.Workload) (Workload, error) {
 	}
 	for _, image := range w.Status.Images {
 		switch {
-		case image.Image != w.Spec.Image || !images.ValidDigest(image.Digest):
+		case image.Image != w.Spec.Image || !digests.Valid(image.Digest):
 		case ref.Pinned() && ref.Digest != image.Digest:
 			return out, fmt.Errorf("workload %s: its status says that %s runs, and %s is pinned: somebody else than the operator wrote it", out, image.Digest, w.Spec.Image)
 		default:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/overlaydiff"
@@ -174,7 +175,7 @@ func (t Text) takes() string {
 func Pinned(w Workload, version string) string {
 	short := "no digest"
 	if digest := w.Image.Digest; digest != "" {
-		short = digest[:min(len(digest), len("sha256:")+12)]
+		short = digest[:min(len(digest), len(digests.Prefix)+12)]
 	}
 	if w.Image.Tag != "" {
 		short = w.Image.Tag + "@" + short

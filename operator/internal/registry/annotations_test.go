@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
@@ -144,7 +145,7 @@ func TestClient_LeavesTwoGigabytesUnread(t *testing.T) {
 		manifest := `{"schemaVersion":2,"layers":[{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json","digest":"` + s.digest + `","size":2147483648}]}`
 		s.Override(testkit.PathContains("/manifests/sha256:"), body(manifest))
 		s.Override(testkit.PathContains("/referrers/"), body(`{"schemaVersion":2,"manifests":[{"artifactType":"application/vnd.dev.sigstore.bundle.v0.3+json","digest":"`+
-			sum([]byte(manifest))+`","size":100}]}`))
+			digests.Of([]byte(manifest))+`","size":100}]}`))
 		s.leavesUnread(t, "limits.AttestationBytes", 2+2)
 	})
 }

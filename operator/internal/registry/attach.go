@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	ociremote "github.com/sigstore/cosign/v2/pkg/oci/remote"
 
-	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
@@ -22,7 +22,7 @@ import (
 // them from. Credentials and hosts are held to the same rules as for reading. Errors are of
 // type *Error.
 func (c *Client) Attach(ctx context.Context, repository, digest string, bundle []byte, predicateType string, kc authn.Keychain) error {
-	if !images.ValidDigest(digest) {
+	if !digests.Valid(digest) {
 		return fmt.Errorf("attaching evidence to %s: %q is not a digest", repository, digest)
 	}
 	repo, all, err := c.target(ctx, repository, kc)

@@ -72,7 +72,7 @@ func TestClient_SaysWhyItCouldNotAttach(t *testing.T) {
 		t.Error("a tag is taken for a digest")
 	}
 	err := New(Options{}).Attach(t.Context(), s.repository, testkit.DigestOf("nothing"), []byte("{}"), summaryType, nil)
-	if known := new(Error); !errors.As(err, &known) || !known.NotFound() {
+	if known := new(Error); !errors.As(err, &known) || !known.notFound() {
 		t.Errorf("an image that is not there: %v", err)
 	}
 	s.Override(func(r *http.Request) bool { return r.Method == http.MethodPost }, testkit.Status(http.StatusForbidden))

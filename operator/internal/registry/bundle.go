@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/sluice-dev/sluice/operator/internal/bundle"
-	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
@@ -27,7 +27,7 @@ const (
 // Errors are of type *Error, or *bundle.Error where the manifest is wrong, which it then is
 // for good. Nothing of it is kept; callers at the same time share one read.
 func (c *Client) Bundle(ctx context.Context, repository, digest string, kc authn.Keychain) (bundle.Content, error) {
-	if !images.ValidDigest(digest) {
+	if !digests.Valid(digest) {
 		return bundle.Content{}, fmt.Errorf("reading the policy bundle %s: %q is not a digest", repository, digest)
 	}
 	return inTurn(ctx, c, repository, kc, func(s *session) (bundle.Content, error) {
@@ -70,7 +70,7 @@ func (s *session) layer(ctx context.Context, l bundle.Layer) ([]byte, error) {
 	switch {
 	case err != nil && !(errors.As(err, &over) && over.name == "the size in its manifest"):
 		return nil, err
-	case err != nil || sum(a.body) != l.Digest || int64(len(a.body)) != l.Size:
+	case err != nil || digests.Of(a.body) != l.Digest || int64(len(a.body)) != l.Size:
 		return nil, s.failed(opBundle, 0, &contentError{text: "a layer is not what the manifest describes"})
 	}
 	return a.body, nil

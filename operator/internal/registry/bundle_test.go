@@ -69,7 +69,7 @@ func TestClient_TellsABundleThatIsWrongFromARegistryThatIs(t *testing.T) {
 	ok(t, c.PushBundle(t.Context(), s.repository, "", p, nil))
 	s.Override(testkit.PathContains("/blobs/"), testkit.Status(http.StatusNotFound))
 	_, err = c.Bundle(t.Context(), s.repository, p.Digest(), nil)
-	if known := new(Error); !errors.As(err, &known) || known.Op != opBundle || !known.NotFound() {
+	if known := new(Error); !errors.As(err, &known) || known.Op != opBundle || !known.notFound() {
 		t.Errorf("a layer that is gone: %v", err)
 	}
 	if _, err := c.Bundle(t.Context(), s.repository, "latest", nil); err == nil {

@@ -1,74 +1,43 @@
 package registry
 
 import (
-	"container/list"
-	"sync"
 	"time"
+
+	"github.com/sluice-dev/sluice/operator/internal/lru"
 )
 
 // entryOverhead is what an entry takes beside its content: map, list and headers.
 const entryOverhead = 256
 
-// memory keeps what was read from registries, the least recently used leaving first when
-// its bytes run out. It knows how old an entry is and not how old it may be: that is for
-// who asks to say. Nothing in it was verified.
+// memory keeps what was read from registries. It knows how old an entry is and not how old
+// it may be: that is for who asks to say. Nothing in it was verified.
 type memory struct {
-	now   func() time.Time
-	limit int
-	// most is what one entry may take: it would drive out too much else.
-	most int
-
-	mu      sync.Mutex
-	bytes   int
-	entries map[string]*list.Element
-	order   *list.List
+	now  clock
+	kept *lru.Cache[string, entry]
 }
 
+// entry is what was read, and when.
 type entry struct {
-	key   string
 	value any
 	at    time.Time
-	bytes int
 }
 
-func newMemory(limit, most int, now func() time.Time) *memory {
-	return &memory{now: now, limit: limit, most: most, entries: map[string]*list.Element{}, order: list.New()}
+func newMemory(limit, most int, now clock) *memory {
+	return &memory{now: now, kept: lru.New[string, entry](limit, most)}
 }
 
 // get returns what was put under key within the last age.
 func (m *memory) get(key string, age time.Duration) (any, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	element, ok := m.entries[key]
-	if !ok || m.now().Sub(element.Value.(*entry).at) >= age {
+	c, ok := m.kept.Get(key)
+	if !ok || m.now().Sub(c.at) >= age {
 		return nil, false
 	}
-	m.order.MoveToFront(element)
-	return element.Value.(*entry).value, true
+	return c.value, true
 }
 
 // put keeps a value that takes so many bytes, if one may take that many.
 func (m *memory) put(key string, value any, bytes int) {
-	bytes += len(key) + entryOverhead
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if old, ok := m.entries[key]; ok {
-		m.drop(old)
-	}
-	if bytes > m.most {
-		return
-	}
-	m.entries[key] = m.order.PushFront(&entry{key: key, value: value, at: m.now(), bytes: bytes})
-	m.bytes += bytes
-	for m.bytes > m.limit {
-		m.drop(m.order.Back())
-	}
-}
-
-func (m *memory) drop(element *list.Element) {
-	e := m.order.Remove(element).(*entry)
-	delete(m.entries, e.key)
-	m.bytes -= e.bytes
+	m.kept.Put(key, entry{value: value, at: m.now()}, len(key)+entryOverhead+bytes)
 }
 
 func sizeOf(all []descriptor) int {

@@ -114,7 +114,7 @@ func TestClient_SaysThatATagIsNotThere(t *testing.T) {
 	s := newShop(t, testkit.RegistryOptions{})
 	_, err := New(Options{}).Resolve(t.Context(), s.ref(t, ":2"), nil)
 	var known *Error
-	if !errors.As(err, &known) || !known.NotFound() {
+	if !errors.As(err, &known) || !known.notFound() {
 		t.Fatalf("got %v", err)
 	}
 	want := s.repository + ": cannot look up tag 2: the registry answered 404 Not Found: check the name, and push the image first"

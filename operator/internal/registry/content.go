@@ -2,9 +2,7 @@ package registry
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
@@ -36,7 +34,7 @@ func (s *session) resolve(ctx context.Context, tag string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if digest := a.header.Get(digestHeader); a.found() && images.ValidDigest(digest) {
+	if digest := a.header.Get(digestHeader); a.found() && digests.Valid(digest) {
 		return digest, nil
 	}
 	r.method, r.absent = http.MethodGet, nil
@@ -47,7 +45,7 @@ func (s *session) resolve(ctx context.Context, tag string) (string, error) {
 	if !json.Valid(a.body) {
 		return "", s.failed(r.op, 0, &contentError{text: "the manifest is not JSON"})
 	}
-	return sum(a.body), nil
+	return digests.Of(a.body), nil
 }
 
 // manifest reads a manifest or an index by tag or digest; nil if there is none.
@@ -59,7 +57,7 @@ func (s *session) manifest(ctx context.Context, op, reference, accept string) ([
 	if err != nil || !a.found() {
 		return nil, err
 	}
-	if images.ValidDigest(reference) && sum(a.body) != reference {
+	if digests.Valid(reference) && digests.Of(a.body) != reference {
 		return nil, s.failed(op, 0, &contentError{text: "the manifest does not have the digest that was asked for"})
 	}
 	return a.body, nil
@@ -80,7 +78,7 @@ func (s *session) blob(ctx context.Context, op string, d descriptor) ([]byte, er
 		return nil, madeSo{err}
 	case err != nil:
 		return nil, err
-	case sum(a.body) != d.Digest:
+	case digests.Of(a.body) != d.Digest:
 		return nil, s.failed(op, 0, &contentError{text: "the content is not what its manifest describes"})
 	case int64(len(a.body)) != d.Size:
 		return nil, madeSo{&contentError{text: "it is not as long as its manifest says"}}
@@ -90,11 +88,6 @@ func (s *session) blob(ctx context.Context, op string, d descriptor) ([]byte, er
 
 func (s *session) tooMany(name string, limit int, what string) error {
 	return s.failed(opEvidence, 0, &limitError{name: name, text: fmt.Sprintf("there are more than %d %s", limit, what)})
-}
-
-func sum(b []byte) string {
-	h := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(h[:])
 }
 
 // fallbackTag is the tag that stands for a digest.

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
-	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/redact"
 )
 
@@ -118,7 +118,7 @@ func parseChildren(body []byte) ([]descriptor, error) {
 	children := make([]descriptor, 0, len(d.Manifests))
 	seen := map[string]bool{}
 	for _, m := range d.Manifests {
-		if !images.ValidDigest(m.Digest) {
+		if !digests.Valid(m.Digest) {
 			return nil, &contentError{text: "the index names an image by something other than a SHA-256"}
 		}
 		if m.MediaType == string(types.OCIImageIndex) || m.MediaType == string(types.DockerManifestList) {

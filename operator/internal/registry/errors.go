@@ -47,8 +47,8 @@ func (e *Error) What() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// NotFound says that the registry has no such image.
-func (e *Error) NotFound() bool { return e.Status == http.StatusNotFound }
+// notFound says that the registry has no such image.
+func (e *Error) notFound() bool { return e.Status == http.StatusNotFound }
 
 func (e *Error) reason() string {
 	var wait *waitError

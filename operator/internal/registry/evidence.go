@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
-	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"golang.org/x/sync/errgroup"
 )
@@ -41,7 +41,7 @@ type Evidence struct {
 // so that nobody is told from memory what the registry would not tell them. The bytes are
 // shared: callers must not change them.
 func (c *Client) Evidence(ctx context.Context, repository, digest string, want gate.Want, enough func(Evidence) bool, kc authn.Keychain) (Evidence, error) {
-	if !images.ValidDigest(digest) {
+	if !digests.Valid(digest) {
 		return Evidence{}, fmt.Errorf("reading signatures of %s: %q is not a digest", repository, digest)
 	}
 	return inTurn(ctx, c, repository, kc, func(s *session) (Evidence, error) {

@@ -41,13 +41,13 @@ func TestClient_KeepsLargeAttestationsApart(t *testing.T) {
 	if got := s.sees(t, c, want, enough); got != (seen{3, 0, 0}) {
 		t.Errorf("warm: %+v", got)
 	}
-	if c.found.bytes > 64<<10 || c.large.bytes < 40<<20 || c.large.bytes > limits.CacheLargeBytes {
-		t.Errorf("%d bytes are kept, and %d of large ones", c.found.bytes, c.large.bytes)
+	if c.found.kept.Bytes() > 64<<10 || c.large.kept.Bytes() < 40<<20 || c.large.kept.Bytes() > limits.CacheLargeBytes {
+		t.Errorf("%d bytes are kept, and %d of large ones", c.found.kept.Bytes(), c.large.kept.Bytes())
 	}
 	other.storeLarge(t, 21<<20, 21<<20)
 	other.sees(t, c, want, nil)
-	if c.large.bytes > limits.CacheLargeBytes {
-		t.Errorf("%d bytes of large ones are kept", c.large.bytes)
+	if c.large.kept.Bytes() > limits.CacheLargeBytes {
+		t.Errorf("%d bytes of large ones are kept", c.large.kept.Bytes())
 	}
 	signatures := gate.Want{Signatures: true}
 	if got := s.sees(t, c, signatures, some(signatures)); got != (seen{1, 0, 0}) {

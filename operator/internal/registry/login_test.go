@@ -81,7 +81,7 @@ func TestClient_KnowsHowToLogInFromTheFirstTime(t *testing.T) {
 	s.ResetCounts()
 	_, err := c.Resolve(t.Context(), images.Reference{Repository: s.Host() + "/shop/other", Tag: "1"}, alice)
 	var known *Error
-	if !errors.As(err, &known) || !known.NotFound() || s.Depth() != 1 || len(tokens.Requests()) != 2 {
+	if !errors.As(err, &known) || !known.notFound() || s.Depth() != 1 || len(tokens.Requests()) != 2 {
 		t.Errorf("%v after %d requests and %d tokens", err, s.Depth(), len(tokens.Requests()))
 	}
 }

@@ -22,36 +22,23 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
-func TestMemory_KeepsWithinItsBytes(t *testing.T) {
+func TestMemory_CountsTheKeyAndKnowsTheAge(t *testing.T) {
 	now := time.Now()
 	m := newMemory(8000, 1000, func() time.Time { return now })
-	for i := range 20 {
-		m.put(fmt.Sprint(i), i, 500)
-		m.get("0", time.Minute)
+	m.put("key", "value", 500)
+	if n, want := m.kept.Bytes(), 500+len("key")+entryOverhead; n != want {
+		t.Errorf("%d bytes, and not %d", n, want)
 	}
-	if m.bytes > 8000 || len(m.entries) != m.order.Len() {
-		t.Errorf("%d bytes in %d entries", m.bytes, len(m.entries))
-	}
-	for key, want := range map[string]bool{"0": true, "19": true, "1": false} {
-		if _, ok := m.get(key, time.Minute); ok != want {
-			t.Errorf("%s: %v", key, ok)
+	for age, want := range map[time.Duration]bool{time.Minute: false, time.Minute + 1: true} {
+		now = now.Add(time.Minute)
+		if value, ok := m.get("key", age); ok != want || ok && value != "value" {
+			t.Errorf("after a minute, for %s: %v, %t", age, value, ok)
 		}
+		now = now.Add(-time.Minute)
 	}
-	m.put("0", 1, 100)
-	m.put("0", 2, 7000)
-	if _, ok := m.get("0", time.Minute); ok {
-		t.Error("one entry takes nearly all, or the one that it replaces is still there")
-	}
-	sum := 0
-	for _, e := range m.entries {
-		sum += e.Value.(*entry).bytes
-	}
-	if sum != m.bytes {
-		t.Errorf("%d bytes in entries, %d counted", sum, m.bytes)
-	}
-	now = now.Add(time.Minute)
-	if _, ok := m.get("19", time.Minute); ok {
-		t.Error("too old")
+	m.put("key", "larger", 1000-entryOverhead)
+	if value, ok := m.get("key", time.Hour); ok {
+		t.Errorf("%v is there, although it is too large", value)
 	}
 }
 
@@ -255,7 +242,7 @@ func TestClient_AsksNothingForAThousandImagesThatItKnows(t *testing.T) {
 	if cold, warm := look(), look(); cold != 2050 || warm != 0 {
 		t.Errorf("%d requests cold, %d warm", cold, warm)
 	}
-	if c.found.bytes > limits.CacheBytes {
-		t.Errorf("%d bytes are kept", c.found.bytes)
+	if c.found.kept.Bytes() > limits.CacheBytes {
+		t.Errorf("%d bytes are kept", c.found.kept.Bytes())
 	}
 }

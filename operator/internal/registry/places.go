@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
-	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"golang.org/x/sync/errgroup"
 )
@@ -188,7 +188,7 @@ func (l *look) afford(p place, found []candidate) int64 {
 		limit, name := l.most(p, c.label)
 		switch {
 		case c.unread != nil:
-		case !images.ValidDigest(c.content.Digest) || c.content.Size < 0:
+		case !digests.Valid(c.content.Digest) || c.content.Size < 0:
 			c.unread = &contentError{text: "its manifest describes it by something other than a SHA-256 and a size"}
 		case c.content.Size > limit:
 			c.unread = &limitError{name: name, text: fmt.Sprintf("it is larger than %d bytes", limit)}
@@ -299,7 +299,7 @@ func (l *look) list(ctx context.Context, p place) (listing, error) {
 func listedBundles(all []descriptor) []descriptor {
 	found := slices.DeleteFunc(all, func(d descriptor) bool {
 		// What is named by another kind of digest could not be held to it.
-		return !images.ValidDigest(d.Digest) ||
+		return !digests.Valid(d.Digest) ||
 			!looksLikeBundle(d.ArtifactType) && d.ArtifactType != "" && d.ArtifactType != emptyType
 	})
 	slices.SortStableFunc(found, func(a, b descriptor) int { return strings.Compare(a.Digest, b.Digest) })
@@ -447,7 +447,7 @@ func (l *look) read(ctx context.Context, c candidate, online bool) (piece, error
 
 func (c candidate) notRead(why error) piece {
 	what := "something that it describes in no way that can be used"
-	if images.ValidDigest(c.content.Digest) {
+	if digests.Valid(c.content.Digest) {
 		what = c.content.Digest
 	}
 	return piece{c.label, gate.Signature{Format: c.signature.Format, Unread: &gate.Unread{Reason: what + ": " + plain(why), Predicate: c.label}}}

@@ -91,7 +91,7 @@ func (r *Recording) keep(what asked, asking request, a *answer, err error) {
 		got = recorded{Status: a.status, Digest: a.header.Get(digestHeader), Link: a.header.Get("Link"), Body: a.body}
 	case errors.As(err, &over) && over.name == asking.limitName:
 		got = recorded{Status: http.StatusOK, Over: asking.limit}
-	case errors.As(err, &known) && known.NotFound() && known.Err == nil:
+	case errors.As(err, &known) && known.notFound() && known.Err == nil:
 		got = recorded{Status: http.StatusNotFound}
 	default:
 		return

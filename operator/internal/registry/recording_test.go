@@ -228,7 +228,7 @@ func TestRecording_SaysThatItIsFull(t *testing.T) {
 	for i := range 2 {
 		r.keep(asked{Repository: "registry.example.com/web", Request: fmt.Sprint("GET blobs/", i)}, request{}, large, nil)
 	}
-	if err := r.Write(&bytes.Buffer{}); !errors.Is(err, ErrRecordingFull) {
+	if err := r.Write(&bytes.Buffer{}); !errors.Is(err, errRecordingFull) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -34,8 +34,8 @@ type entryLine struct {
 	recorded
 }
 
-// ErrRecordingFull says that there was more than one recording holds.
-var ErrRecordingFull = fmt.Errorf("there is more than %d bytes or %d answers to record (limits.RecordingBytes, limits.RecordingAnswers): record fewer images in one file",
+// errRecordingFull says that there was more than one recording holds.
+var errRecordingFull = fmt.Errorf("there is more than %d bytes or %d answers to record (limits.RecordingBytes, limits.RecordingAnswers): record fewer images in one file",
 	limits.RecordingBytes, limits.RecordingAnswers)
 
 // Write writes the recording: JSON lines, in an order that depends on nothing but what
@@ -44,7 +44,7 @@ func (r *Recording) Write(w io.Writer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.full {
-		return ErrRecordingFull
+		return errRecordingFull
 	}
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)

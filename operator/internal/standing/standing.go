@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
@@ -59,12 +60,12 @@ func RowOf(w *v1beta1.Workload) Row {
 // shortDigest is how many characters of a digest tell images of one fleet apart.
 const shortDigest = 12
 
-// Header names the cells.
-var Header = []string{"NAMESPACE", "NAME", "PHASE", "READY", "GATE", "VERDICT", "DIGEST", "SIGNER", "DRIFT"}
+// header names the cells.
+var header = []string{"NAMESPACE", "NAME", "PHASE", "READY", "GATE", "VERDICT", "DIGEST", "SIGNER", "DRIFT"}
 
-// Cells are the row as text, in the order of Header.
-func (r Row) Cells() []string {
-	digest := strings.TrimPrefix(r.Digest, "sha256:")
+// cells are the row as text, in the order of header.
+func (r Row) cells() []string {
+	digest := digests.Hex(r.Digest)
 	phase := orDash(r.Phase)
 	if !r.Current {
 		phase += "*"

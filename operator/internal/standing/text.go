@@ -19,25 +19,25 @@ type Table struct {
 
 // NewTable writes the header, with columns wide enough for the rows that are known.
 func NewTable(w io.Writer, rows []Row) (*Table, error) {
-	t := &Table{w: w, widths: make([]int, len(Header))}
-	for _, cells := range append([][]string{Header}, cellsOf(rows)...) {
+	t := &Table{w: w, widths: make([]int, len(header))}
+	for _, cells := range append([][]string{header}, cellsOf(rows)...) {
 		for i, cell := range cells {
 			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	return t, t.write(Header)
+	return t, t.write(header)
 }
 
 func cellsOf(rows []Row) [][]string {
 	var out [][]string
 	for _, r := range rows {
-		out = append(out, r.Cells())
+		out = append(out, r.cells())
 	}
 	return out
 }
 
 // Row writes one.
-func (t *Table) Row(r Row) error { return t.write(r.Cells()) }
+func (t *Table) Row(r Row) error { return t.write(r.cells()) }
 
 func (t *Table) write(cells []string) error {
 	var line strings.Builder

@@ -3,7 +3,6 @@ package testkit
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -11,6 +10,8 @@ import (
 	ociremote "github.com/sigstore/cosign/v2/pkg/oci/remote"
 	"github.com/sigstore/cosign/v2/pkg/oci/static"
 	cosigntypes "github.com/sigstore/cosign/v2/pkg/types"
+
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 )
 
 // statement is an in-toto statement about digest. The predicate is any value with JSON;
@@ -21,7 +22,7 @@ func statement(digest, predicateType string, predicate any) ([]byte, error) {
 	}
 	raw, err := json.Marshal(map[string]any{
 		"_type":         "https://in-toto.io/Statement/v1",
-		"subject":       []any{map[string]any{"digest": map[string]string{"sha256": strings.TrimPrefix(digest, "sha256:")}}},
+		"subject":       []any{map[string]any{"digest": map[string]string{"sha256": digests.Hex(digest)}}},
 		"predicateType": predicateType,
 		"predicate":     predicate,
 	})

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
@@ -21,10 +20,11 @@ import (
 	cosigntypes "github.com/sigstore/cosign/v2/pkg/types"
 	protocommon "github.com/sigstore/protobuf-specs/gen/pb-go/common/v1"
 	"github.com/sigstore/sigstore-go/pkg/sign"
-	"github.com/sigstore/sigstore/pkg/cryptoutils"
 	"github.com/sigstore/sigstore/pkg/signature"
 	"github.com/sigstore/sigstore/pkg/signature/payload"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 )
 
 // PredicateSign is the predicate type of an image signature in a bundle.
@@ -76,27 +76,6 @@ func loadSigner(privatePEM []byte, details signature.AlgorithmDetails) (signatur
 		return nil, fmt.Errorf("parsing: %w", err)
 	}
 	return signature.LoadSignerVerifierFromAlgorithmDetails(private, details)
-}
-
-// LoadKey reads a key pair's private half, as cosign stores it.
-func LoadKey(privatePEM, password string) (*Key, error) {
-	signer, err := cosign.LoadPrivateKey([]byte(privatePEM), []byte(password), &[]signature.LoadOption{})
-	if err != nil {
-		return nil, fmt.Errorf("reading the private key: %w", err)
-	}
-	public, err := signer.PublicKey()
-	if err != nil {
-		return nil, fmt.Errorf("reading the private key: %w", err)
-	}
-	text, err := cryptoutils.MarshalPublicKeyToPEM(public)
-	if err != nil {
-		return nil, fmt.Errorf("reading the private key: %w", err)
-	}
-	details, err := signature.GetDefaultAlgorithmDetails(public)
-	if err != nil {
-		return nil, fmt.Errorf("reading the private key: %w", err)
-	}
-	return &Key{PublicPEM: string(text), PrivatePEM: privatePEM, signer: signer, details: details}, nil
 }
 
 // SignMessage signs any bytes, in the key's own scheme.
@@ -269,6 +248,5 @@ func FallbackTag(digest string) string { return strings.Replace(digest, ":", "-"
 
 // DigestOf is the digest of a text: one that no image here has.
 func DigestOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return digests.Of([]byte(text))
 }

@@ -127,14 +127,3 @@ func TestSignBundle_IsListedWithAndWithoutTheReferrersAPI(t *testing.T) {
 		})
 	}
 }
-
-func TestKey_IsReadBack(t *testing.T) {
-	key := must[*Key](t)(NewKey())
-	again, err := LoadKey(key.PrivatePEM, "")
-	if err != nil || again.PublicPEM != key.PublicPEM {
-		t.Errorf("got %+v, %v", again, err)
-	}
-	if _, err := LoadKey(key.PrivatePEM, "wrong"); err == nil {
-		t.Error("a wrong password opens the key")
-	}
-}

@@ -73,8 +73,8 @@ func NewTokenServer(options TokenOptions) *TokenServer {
 // Close stops the server.
 func (t *TokenServer) Close() { t.Server.Close() }
 
-// Realm is the URL that registries name.
-func (t *TokenServer) Realm() string {
+// realm is the URL that registries name.
+func (t *TokenServer) realm() string {
 	if t.options.Realm != "" {
 		return t.options.Realm
 	}
@@ -147,7 +147,7 @@ func (t *TokenServer) admits(w http.ResponseWriter, r *http.Request) bool {
 			return true
 		}
 	}
-	challenge := `Bearer realm="` + t.Realm() + `",service="registry"`
+	challenge := `Bearer realm="` + t.realm() + `",service="registry"`
 	if wanted := scopeOf(r.URL.Path); wanted != "" {
 		challenge += `,scope="` + wanted + `"`
 	}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/sluice-dev/sluice/operator/internal/cli"
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 )
 
 // attack is what an attacker tries. run does it here; tests are those of the suites that do
@@ -65,7 +66,7 @@ var attacks = []attack{
 
 // suites runs all tests that attacks name, in one go, and says of each that passed.
 func suites(ctx context.Context) (map[string]bool, error) {
-	root, err := moduleRoot()
+	root, err := clone.Root()
 	if err != nil {
 		return nil, err
 	}
@@ -105,22 +106,6 @@ func (a attack) hold(ctx context.Context, passed map[string]bool) error {
 		return nil
 	}
 	return a.run(ctx)
-}
-
-// moduleRoot is the folder with go.mod.
-func moduleRoot() (string, error) {
-	root, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for ; ; root = filepath.Dir(root) {
-		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
-			return root, nil
-		}
-		if root == filepath.Dir(root) {
-			return "", errors.New("no go.mod at or above the working directory")
-		}
-	}
 }
 
 // one checks one manifest under a Gate.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/operator/internal/cli"
+	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/delta"
 	"github.com/sluice-dev/sluice/operator/internal/health"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
@@ -147,7 +148,7 @@ func unpinned(ctx context.Context) error {
 
 // component is the one that this repository has.
 func component() (map[string]string, error) {
-	root, err := moduleRoot()
+	root, err := clone.Root()
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,10 @@ const module = "github.com/sluice-dev/sluice/operator/"
 // only: decision code cannot reach I/O, and the gates cannot reach each other.
 var layers = map[string]int{
 	"internal/limits":                 -1, // the bounds of all, redact included
+	"internal/lru":                    -1,
 	"internal/testkit/golden":         -1,
 	"api/":                            0,
+	"internal/digests":                0,
 	"internal/redact":                 0,
 	"internal/strictjson":             0,
 	"internal/argocd":                 1,

@@ -22,7 +22,7 @@ func TestRun_ExitsAsSluiceDoes(t *testing.T) {
 		"help":                      {t.Context(), []string{"--help"}, "", cli.ExitPass, "overlay to apply"},
 		"a flag that there is not":  {t.Context(), []string{"--nothing"}, "", cli.ExitUsage, "nothing"},
 		"a word":                    {t.Context(), []string{"now"}, "", cli.ExitUsage, `sluice: "now" is one word too many`},
-		"no clone":                  {t.Context(), nil, t.TempDir(), cli.ExitUsage, "sluice: kustomize/base is not at or above"},
+		"no clone":                  {t.Context(), nil, t.TempDir(), cli.ExitUsage, "sluice: no go.mod at or above"},
 		"an overlay that is not":    {t.Context(), []string{"--overlay=kustomize/overlays/none"}, "", cli.ExitUndecided, "sluice: "},
 		"a Ctrl-C before it stands": {over, []string{"--dir=" + t.TempDir()}, "", cli.ExitPass, ""},
 	} {

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/ignore"
-	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/render"
 )
 
@@ -166,7 +166,7 @@ func noted(s *scope) map[string]string {
 		return nil
 	}
 	for _, digest := range r.Digests {
-		if !images.ValidDigest(digest) {
+		if !digests.Valid(digest) {
 			return nil
 		}
 	}

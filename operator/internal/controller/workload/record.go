@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
-	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/render"
 	"github.com/sluice-dev/sluice/operator/internal/rollout"
 )
@@ -57,7 +57,7 @@ func (s *scope) recorded() *record {
 		}
 		valid := true
 		for _, digest := range k.Digests {
-			valid = valid && images.ValidDigest(digest)
+			valid = valid && digests.Valid(digest)
 		}
 		if valid {
 			k.name = c.GetName()

@@ -26,7 +26,7 @@ type Check struct {
 }
 
 // New makes the check.
-func New() *Check { return &Check{memo: newMemo(limits.Verifications), large: make(chan struct{}, 1)} }
+func New() *Check { return &Check{memo: newMemo(), large: make(chan struct{}, 1)} }
 
 // Collectors returns the check's metrics, for registration.
 func (c *Check) Collectors() []prometheus.Collector { return []prometheus.Collector{c.memo.asked} }

@@ -293,7 +293,7 @@ func TestCheck_JudgesWithoutSignaturesWhereTheRuleSaysSo(t *testing.T) {
 			outcome{image: gate.ImageUntrusted, deny: "image is named by tag alone, and gate prod demands a digest (requireDigest of rule registry.example.com/shop/**)"}},
 		"a digest is demanded and given": {func(in *gate.Input) { in.Gate.Images[0].RequireDigest = true; in.Images[0].Pinned = true }, true, outcome{image: gate.ImageVerified, authority: "key-0"}},
 		"the registry is down":           {func(in *gate.Input) { in.Images[0].Unavailable = "down" }, true, outcome{image: gate.ImageError, undecided: "signatures of the image could not be read: down"}},
-		"the digest was not resolved":    {func(in *gate.Input) { in.Images[0].Digest = "" }, true, outcome{image: gate.ImageError, undecided: `the image's digest is not known: reading digest "": cannot parse hash: ""`}},
+		"the digest was not resolved":    {func(in *gate.Input) { in.Images[0].Digest = "" }, true, outcome{image: gate.ImageError, undecided: `the image's digest is not known: "" is no digest: it is sha256: and 64 hexadecimal digits in lower case`}},
 		"an earlier rule decides": {func(in *gate.Input) {
 			in.Gate.Images = append([]gate.ImageRule{{Match: "*.example.com/**", Require: gate.Requirement{Count: 1}, Authorities: []gate.Authority{authority(3)}}}, in.Gate.Images...)
 		}, true, outcome{image: gate.ImageUntrusted, deny: "image has no signature that authority key-3 accepts"}},

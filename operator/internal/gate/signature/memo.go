@@ -1,16 +1,15 @@
 package signature
 
 import (
-	linked "container/list"
 	"crypto/sha256"
 	"encoding/gob"
 	"slices"
-	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/lru"
 )
 
 // memo keeps what was decided over images, for all who use one Check: admission asks
@@ -21,29 +20,18 @@ import (
 // a Gate, a key, a root or what a registry holds is another one, so is the key. What was
 // not decided is not kept, as that may have been for lack of time.
 type memo struct {
-	limit int
 	asked *prometheus.CounterVec
-
-	mu      sync.Mutex
-	bytes   int
-	entries map[memoKey]*linked.Element
-	order   *linked.List
+	kept  *lru.Cache[memoKey, reached]
 }
 
 type memoKey [sha256.Size]byte
 
-type memoEntry struct {
-	key     memoKey
-	reached reached
-	bytes   int
-}
-
 // memoOverhead is what an entry takes beside its texts: map, list and headers.
 const memoOverhead = 512
 
-func newMemo(limit int) *memo {
+func newMemo() *memo {
 	return &memo{
-		limit: limit, entries: map[memoKey]*linked.Element{}, order: linked.New(),
+		kept: lru.New[memoKey, reached](limits.Verifications, limits.VerificationBytes),
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_verifications_total",
 			Help: "Decisions over what a registry holds for an image: hit where the same was decided before, miss where signatures were verified.",
@@ -56,35 +44,19 @@ func (m *memo) get(key memoKey) (reached, bool) {
 	if m == nil {
 		return reached{}, false
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	element, ok := m.entries[key]
+	kept, ok := m.kept.Get(key)
 	if !ok {
 		m.asked.WithLabelValues("miss").Inc()
 		return reached{}, false
 	}
 	m.asked.WithLabelValues("hit").Inc()
-	m.order.MoveToFront(element)
-	return element.Value.(*memoEntry).reached.clone(), true
+	return kept.clone(), true
 }
 
-// put keeps a decision, the least recently used leaving first when the bytes run out.
+// put keeps a decision, unless it takes more than limits.VerificationBytes.
 func (m *memo) put(key memoKey, r reached) {
-	if m == nil {
-		return
-	}
-	e := &memoEntry{key: key, reached: r.clone(), bytes: memoOverhead + r.size()}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, known := m.entries[key]; known || e.bytes > limits.VerificationBytes {
-		return
-	}
-	m.entries[key] = m.order.PushFront(e)
-	m.bytes += e.bytes
-	for m.bytes > m.limit {
-		oldest := m.order.Remove(m.order.Back()).(*memoEntry)
-		delete(m.entries, oldest.key)
-		m.bytes -= oldest.bytes
+	if m != nil {
+		m.kept.Put(key, r.clone(), memoOverhead+r.size())
 	}
 }
 

@@ -111,8 +111,8 @@ func TestCheck_KeepsNothingThatWasNotDecided(t *testing.T) {
 			for range 2 {
 				check.Evaluate(tc.ctx, tc.in)
 			}
-			if hits, _ := check.looks(t); hits != 0 || len(check.memo.entries) != 0 {
-				t.Errorf("%d hits, %d kept", hits, len(check.memo.entries))
+			if hits, _ := check.looks(t); hits != 0 || check.memo.kept.Len() != 0 {
+				t.Errorf("%d hits, %d kept", hits, check.memo.kept.Len())
 			}
 		})
 	}
@@ -202,25 +202,16 @@ func TestKeyOf_IsMadeOfEveryFieldThatMatters(t *testing.T) {
 	}
 }
 
-func TestMemo_KeepsWithinItsBytes(t *testing.T) {
-	m := newMemo(10 * (memoOverhead + 100))
-	key := func(i int) memoKey { return memoKey{byte(i)} }
-	for i := range 50 {
-		m.put(key(i), reached{authorities: []string{string(make([]byte, 100))}})
-		m.put(key(i), reached{authorities: []string{string(make([]byte, 100))}})
-		m.get(key(0))
+func TestMemo_CountsTheTextsOfADecision(t *testing.T) {
+	m := newMemo()
+	m.put(memoKey{1}, reached{authorities: []string{strings.Repeat("a", 100)}, deny: []said{{message: strings.Repeat("m", 1000)}}})
+	if n := m.kept.Bytes(); n < memoOverhead+1100 || n > memoOverhead+1200 {
+		t.Errorf("1100 bytes of texts take %d", n)
 	}
-	m.put(key(100), reached{deny: []said{{message: string(make([]byte, limits.VerificationBytes))}}})
-	sum := 0
-	for _, e := range m.entries {
-		sum += e.Value.(*memoEntry).bytes
-	}
-	if len(m.entries) != 10 || m.order.Len() != 10 || sum != m.bytes || sum > m.limit {
-		t.Errorf("%d entries of %d bytes, %d counted", len(m.entries), sum, m.bytes)
-	}
-	for i, want := range map[int]bool{0: true, 49: true, 30: false, 100: false} {
-		if _, ok := m.get(key(i)); ok != want {
-			t.Errorf("%d: %v", i, ok)
+	m.put(memoKey{2}, reached{deny: []said{{message: strings.Repeat("m", limits.VerificationBytes)}}})
+	for key, want := range map[memoKey]bool{{1}: true, {2}: false} {
+		if _, ok := m.get(key); ok != want {
+			t.Errorf("%d: %t", key[0], ok)
 		}
 	}
 }

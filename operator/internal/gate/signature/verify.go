@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/sigstore/sigstore-go/pkg/verify"
 	"github.com/sigstore/sigstore/pkg/signature/payload"
 
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 )
 
@@ -82,16 +82,12 @@ type digest struct {
 }
 
 func newDigest(s string) (digest, error) {
-	hash, err := v1.NewHash(s)
-	if err != nil {
-		return digest{}, fmt.Errorf("reading digest %.80q: %w", s, err)
+	if err := digests.Validate(s); err != nil {
+		return digest{}, err
 	}
-	if hash.Algorithm != "sha256" {
-		return digest{}, errors.New("digests have to be SHA-256")
-	}
-	raw, err := hex.DecodeString(hash.Hex)
+	raw, err := hex.DecodeString(digests.Hex(s))
 	if err != nil {
-		return digest{}, fmt.Errorf("reading digest %.80q: %w", s, err)
+		return digest{}, fmt.Errorf("reading digest %s: %w", s, err)
 	}
 	return digest{text: s, raw: raw}, nil
 }
