@@ -13,15 +13,15 @@ import data.sluice.lib.pods
 _types := {null, "", "container_engine_t", "container_init_t", "container_kvm_t", "container_t"}
 
 deny contains violation if {
-	some place in pods.contexts
-	type := place.context.seLinuxOptions.type
+	some place in pods.places
+	type := place.spec.securityContext.seLinuxOptions.type
 	not type in _types
 	violation := pods.misset(place, "seLinuxOptions.type", sprintf("has the SELinux type %q", [type]))
 }
 
 deny contains violation if {
-	some place in pods.contexts
-	some field, value in place.context.seLinuxOptions
+	some place in pods.places
+	some field, value in place.spec.securityContext.seLinuxOptions
 	field in {"role", "user"}
 	not value in {"", null}
 	violation := pods.misset(place, sprintf("seLinuxOptions.%s", [field]), sprintf("sets a SELinux %s", [field]))

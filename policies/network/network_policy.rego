@@ -18,8 +18,8 @@ deny contains violation if {
 	not _selected(object.get(pod.metadata, "labels", {}))
 	violation := {
 		"msg": "no NetworkPolicy for ingress selects the pods",
-		"object": pod.object,
-		"path": sprintf("%s.labels", [pod.metadata_path]),
+		"object": pods.object_of(pod),
+		"path": sprintf("%s.labels", [pod.layout.metadata_path]),
 	}
 }
 

@@ -24,7 +24,7 @@ deny contains violation if {
 	type != "name"
 	violation := {
 		"msg": sprintf("volume %q is of type %v", [object.get(volume, "name", ""), type]),
-		"object": pod.object,
-		"path": sprintf("%s.volumes[%v].%v", [pod.path, i, type]),
+		"object": pods.object_of(pod),
+		"path": sprintf("%s.volumes[%v].%v", [pods.path_of(pod), i, type]),
 	}
 }
