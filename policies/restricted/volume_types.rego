@@ -10,9 +10,10 @@ package sluice.restricted.volume_types
 
 import data.sluice.lib.pods
 
+# The types, and the name that every volume has.
 _allowed := {
-	"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral",
-	"image", "persistentVolumeClaim", "projected", "secret",
+	"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image",
+	"name", "persistentVolumeClaim", "projected", "secret",
 }
 
 deny contains violation if {
@@ -21,7 +22,6 @@ deny contains violation if {
 	some type, source in volume
 	not type in _allowed
 	source != null
-	type != "name"
 	violation := {
 		"msg": sprintf("volume %q is of type %v", [object.get(volume, "name", ""), type]),
 		"object": pods.object_of(pod),

@@ -119,7 +119,7 @@ func (c *Check) evaluateUnit(ctx context.Context, u unit, entry *cached, input *
 		return u.undecided(in, "an earlier evaluation of these policies has not ended, so that they are not evaluated",
 			"find the call that takes so long, such as glob.match or regex.match on a long text, and make it cheaper")
 	}
-	found := c.watch(ctx, source, &run{rules: source.rules, together: source.together, input: input, in: in, shared: newResults})
+	found := c.watch(ctx, source, &run{rules: source.rules, together: source.together, input: input, in: in, shared: source.results})
 	found.Warn = append(found.Warn, u.doubts(in)...)
 	return found
 }

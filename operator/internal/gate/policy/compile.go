@@ -14,6 +14,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
+	"github.com/open-policy-agent/opa/v1/topdown"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
@@ -24,6 +25,8 @@ type compiled struct {
 	rules []rule
 	// together asks all rules in one query; nil where each is asked by itself.
 	together *rego.PreparedEvalQuery
+	// constants are what rules say for every input.
+	constants *frame
 	// stuck counts evaluations that were left behind because they did not stop.
 	stuck atomic.Int32
 }
@@ -94,8 +97,15 @@ func compileUnit(u unit) (_ *compiled, err error) {
 	setManners(compiler, found)
 	meterCalls(compiler)
 	meterValues(compiler)
-	return prepare(compiler, found, u.ours())
+	c, err := prepare(compiler, found, u.ours())
+	if err == nil {
+		c.constants = constantsOf(compiler)
+	}
+	return c, err
 }
+
+// results are a store for one input.
+func (c *compiled) results() topdown.VirtualCache { return newResults(c.constants) }
 
 // parse adds the modules of a set to those that are there. What of the library is in several
 // groups is the same in each.

@@ -11,7 +11,11 @@ import (
 // results keep what rules and functions gave while one input is judged. OPA's own store makes
 // a map for each part of each name, which was a fifth of what a decision allocates; this one is
 // a single map, and used again. It belongs to one goroutine.
-type results struct{ frames []*frame }
+type results struct {
+	frames []*frame
+	// constants are the same for every input, and known before; nil for none.
+	constants *frame
+}
 
 // frame is what is known where nothing is replaced by `with`, or within one such expression.
 type frame struct {
@@ -44,7 +48,31 @@ var spareResults = sync.Pool{New: func() any {
 	return r
 }}
 
-func newResults() topdown.VirtualCache { return spareResults.Get().(*results) }
+func newResults(constants *frame) topdown.VirtualCache {
+	r := spareResults.Get().(*results)
+	r.constants = constants
+	return r
+}
+
+// constantsOf the modules are the rules that say nothing but a value: OPA works each out again
+// for every input.
+func constantsOf(compiler *ast.Compiler) *frame {
+	f := &frame{first: map[uint64]int{}}
+	for _, module := range compiler.Modules {
+		for _, rule := range module.Rules {
+			ref := rule.Ref()
+			if isConstant(rule) && ref.IsGround() && len(compiler.GetRulesExact(ref)) == 1 {
+				f.add(hashOf(ref), ref).value = rule.Head.Value
+			}
+		}
+	}
+	return f
+}
+
+func isConstant(rule *ast.Rule) bool {
+	return rule.Head.RuleKind() == ast.SingleValue && len(rule.Head.Args) == 0 && !rule.Default && rule.Else == nil &&
+		rule.Head.Value != nil && ast.IsConstant(rule.Head.Value.Value) && rule.Body.Equal(ast.NewBody(ast.NewExpr(ast.BooleanTerm(true))))
+}
 
 // giveBack keeps a store for whoever needs one next. Nobody may use it after that.
 func giveBack(store topdown.VirtualCache) {
@@ -70,7 +98,11 @@ func (r *results) Pop() { r.frames = r.frames[:len(r.frames)-1] }
 
 // Get implements topdown.VirtualCache: a value, or whether it is known that there is none.
 func (r *results) Get(ref ast.Ref) (*ast.Term, bool) {
-	e := r.top().find(hashOf(ref), ref)
+	hash := hashOf(ref)
+	e := r.top().find(hash, ref)
+	if e == nil && r.constants != nil && len(r.frames) == 1 {
+		e = r.constants.find(hash, ref)
+	}
 	switch {
 	case e == nil:
 		return nil, false

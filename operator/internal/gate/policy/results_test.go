@@ -9,16 +9,17 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 )
 
+var nameParts = []*ast.Term{
+	ast.StringTerm("lib"), ast.StringTerm("a"), ast.IntNumberTerm(1), ast.IntNumberTerm(2), ast.NumberTerm("1.5"), ast.NumberTerm("1.25"),
+	ast.NullTerm(), ast.ArrayTerm(ast.IntNumberTerm(1)), ast.ObjectTerm(ast.Item(ast.StringTerm("a"), ast.IntNumberTerm(1))), ast.NewTerm(ast.MustParseRef("data.lib.f")),
+}
+
 // randomName is a rule, or a function with arguments, out of few, so that many are the same,
 // begin with one another, or have the same parts in another order.
 func randomName(r *rand.Rand) ast.Ref {
-	parts := []*ast.Term{
-		ast.StringTerm("lib"), ast.StringTerm("a"), ast.IntNumberTerm(1), ast.IntNumberTerm(2), ast.NumberTerm("1.5"), ast.NumberTerm("1.25"),
-		ast.NullTerm(), ast.ArrayTerm(ast.IntNumberTerm(1)), ast.ObjectTerm(ast.Item(ast.StringTerm("a"), ast.IntNumberTerm(1))), ast.NewTerm(ast.MustParseRef("data.lib.f")),
-	}
 	ref := ast.Ref{ast.DefaultRootDocument}
 	for range 1 + r.IntN(3) {
-		ref = append(ref, pick(r, parts...))
+		ref = append(ref, pick(r, nameParts...))
 	}
 	return ref
 }
@@ -26,7 +27,7 @@ func randomName(r *rand.Rand) ast.Ref {
 func TestResults_KeepWhatTheStoreOfOPAKeeps(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		ours, theirs := newResults(), topdown.NewVirtualCache()
+		ours, theirs := newResults(nil), topdown.NewVirtualCache()
 		depth, found := 0, 0
 		for step := range 400 {
 			switch name := randomName(r); r.IntN(8) {
@@ -74,12 +75,12 @@ func TestResults_KeepWhatTheStoreOfOPAKeeps(t *testing.T) {
 func TestResults_AreEmptyForTheNextInput(t *testing.T) {
 	name := ast.MustParseRef("data.lib.pods.all_pods")
 	for _, entries := range []int{1, 4 * usualEntries, 40 * usualEntries} {
-		store := newResults()
+		store := newResults(nil)
 		for i := range entries {
 			store.Put(append(name[:len(name):len(name)], ast.IntNumberTerm(i)), ast.IntNumberTerm(i))
 		}
 		giveBack(store)
-		next := newResults()
+		next := newResults(nil)
 		if keys := next.Keys(); len(keys) > 0 {
 			t.Errorf("after %d entries: %v", entries, keys)
 		}
