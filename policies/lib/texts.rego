@@ -11,7 +11,26 @@ import data.sluice.lib.pods
 #   All values of env, of commands and arguments, and of ConfigMaps, as {at, of, source, value}:
 #   source is env, command, args or ConfigMap, of the container or the ConfigMap, and at where
 #   in it the value stands.
-all_texts := array.flatten([_variables, _words, _config_texts])
+all_texts := array.flatten([
+	[text |
+		some container in pods.all_containers
+		some i, variable in container.spec.env
+		not variable.value in {"", null}
+		text := {"at": i, "of": container, "source": "env", "value": variable.value}
+	],
+	[text |
+		some container in pods.all_containers
+		some field in ["command", "args"]
+		some i, value in container.spec[field]
+		text := {"at": i, "of": container, "source": field, "value": value}
+	],
+	[text |
+		some child in input.children
+		child.kind == "ConfigMap"
+		some key, value in child.data
+		text := {"at": key, "of": child, "source": "ConfigMap", "value": value}
+	],
+])
 
 # METADATA
 # description: |
@@ -23,27 +42,6 @@ violation(text, msg) := {
 	"path": _path(text),
 }
 
-_variables := [text |
-	some container in pods.all_containers
-	some i, variable in container.spec.env
-	not variable.value in {"", null}
-	text := {"at": i, "of": container, "source": "env", "value": variable.value}
-]
-
-_words := [text |
-	some container in pods.all_containers
-	some field in _words_of
-	some i, value in container.spec[field]
-	text := {"at": i, "of": container, "source": field, "value": value}
-]
-
-_config_texts := [text |
-	some child in input.children
-	child.kind == "ConfigMap"
-	some key, value in child.data
-	text := {"at": key, "of": child, "source": "ConfigMap", "value": value}
-]
-
 _what(text) := sprintf("key %q of the ConfigMap", [text.at]) if text.source == "ConfigMap"
 
 _what(text) := sprintf("variable %s of container %q", [name, text.of.name]) if {
@@ -51,7 +49,7 @@ _what(text) := sprintf("variable %s of container %q", [name, text.of.name]) if {
 	name := object.get(text.of.spec.env[text.at], "name", "")
 }
 
-_what(text) := sprintf("%s of container %q", [text.source, text.of.name]) if text.source in _words_of
+_what(text) := sprintf("%s of container %q", [text.source, text.of.name]) if text.source in {"args", "command"}
 
 _object(text) := objects.name(text.of) if text.source == "ConfigMap"
 
@@ -61,6 +59,4 @@ _path(text) := sprintf("data[%q]", [text.at]) if text.source == "ConfigMap"
 
 _path(text) := sprintf("%s.env[%v].value", [pods.path_of(text.of), text.at]) if text.source == "env"
 
-_path(text) := sprintf("%s.%s[%v]", [pods.path_of(text.of), text.source, text.at]) if text.source in _words_of
-
-_words_of := ["command", "args"]
+_path(text) := sprintf("%s.%s[%v]", [pods.path_of(text.of), text.source, text.at]) if text.source in {"args", "command"}

@@ -10,17 +10,14 @@ package sluice.restricted.volume_types
 
 import data.sluice.lib.pods
 
-# The types, and the name that every volume has.
-_allowed := {
-	"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image",
-	"name", "persistentVolumeClaim", "projected", "secret",
-}
-
 deny contains violation if {
 	some pod in pods.all_pods
 	some i, volume in pod.spec.volumes
 	some type, source in volume
-	not type in _allowed
+	not type in {
+		"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image",
+		"name", "persistentVolumeClaim", "projected", "secret",
+	}
 	source != null
 	violation := {
 		"msg": sprintf("volume %q is of type %v", [object.get(volume, "name", ""), type]),
