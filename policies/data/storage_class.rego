@@ -35,7 +35,7 @@ _claims contains claim if {
 
 _claims contains claim if {
 	some child in input.children
-	objects.kind(child) == "PersistentVolumeClaim"
+	child.kind == "PersistentVolumeClaim"
 	claim := {
 		"object": objects.name(child),
 		"path": "spec.storageClassName",

@@ -146,8 +146,7 @@ _pod(place) := object.get(place, "pod", place)
 #   replicas, spec}.
 replicated := [found |
 	some child in input.children
-	kind := objects.kind(child)
-	kind in {"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"}
+	child.kind in {"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"}
 	replicas := object.get(child, ["spec", "replicas"], 1)
 	replicas > 1
 	found := {

@@ -9,7 +9,6 @@
 package sluice.network.network_policy
 
 import data.sluice.lib.labels
-import data.sluice.lib.objects
 import data.sluice.lib.pods
 
 deny contains violation if {
@@ -25,7 +24,7 @@ deny contains violation if {
 
 _selected(pod_labels) if {
 	some child in input.children
-	objects.kind(child) == "NetworkPolicy"
+	child.kind == "NetworkPolicy"
 	labels.selects(object.get(child, ["spec", "podSelector"], null), pod_labels)
 	"Ingress" in object.get(child, ["spec", "policyTypes"], ["Ingress"])
 }
