@@ -254,7 +254,11 @@ func failed(r *rule, in *gate.Input, doc document, err error) gate.Finding {
 // one evaluates one rule. The values that it shares with others, such as the containers
 // of all children, are worked out once and kept in shared.
 func (r *run) one(ctx context.Context, rule *rule, doc document, shared topdown.VirtualCache) ([]gate.Finding, error) {
-	value, err := r.ask(ctx, &rule.query, doc, shared)
+	query, err := rule.query()
+	if err != nil {
+		return nil, err
+	}
+	value, err := r.ask(ctx, &query, doc, shared)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +40,9 @@ type rule struct {
 	ref   string
 	warns bool
 	notes annotations
-	query rego.PreparedEvalQuery
+	// query asks the rule by itself. It is prepared for who is the first to need it, and
+	// safe for concurrent use.
+	query func() (rego.PreparedEvalQuery, error)
 	// manner is what it takes input for; unclear says why that cannot be told.
 	manner  manner
 	unclear string
@@ -214,24 +217,34 @@ func prepare(compiler *ast.Compiler, found []rule, ours bool) (*compiled, error)
 	}
 	var refs []string
 	for i := range found {
-		body, err := ast.ParseBodyWithOpts(found[i].ref, ast.ParserOptions{RegoVersion: ast.RegoV1})
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", found[i].ref, err)
-		}
-		if found[i].query, err = query(body); err != nil {
-			return nil, fmt.Errorf("%s: %w", found[i].ref, explain(err))
-		}
-		refs = append(refs, found[i].ref)
+		ref := found[i].ref
+		refs = append(refs, ref)
+		found[i].query = sync.OnceValues(func() (q rego.PreparedEvalQuery, err error) {
+			body, err := ast.ParseBodyWithOpts(ref, ast.ParserOptions{RegoVersion: ast.RegoV1})
+			if err == nil {
+				q, err = query(body)
+			}
+			if err != nil {
+				return q, fmt.Errorf("%s: %w", ref, explain(err))
+			}
+			return q, nil
+		})
 	}
 	asObject := func(r rule) bool { return r.manner != envelope || r.unclear != "" }
-	if !ours || slices.ContainsFunc(found, asObject) {
-		return &compiled{rules: found}, nil
+	if ours && !slices.ContainsFunc(found, asObject) {
+		// Those by themselves are for when this fails.
+		all, err := query(ast.MustParseBody("[" + strings.Join(refs, ", ") + "]"))
+		if err != nil {
+			return nil, explain(err)
+		}
+		return &compiled{rules: found, together: &all}, nil
 	}
-	all, err := query(ast.MustParseBody("[" + strings.Join(refs, ", ") + "]"))
-	if err != nil {
-		return nil, explain(err)
+	for i := range found {
+		if _, err := found[i].query(); err != nil {
+			return nil, err
+		}
 	}
-	return &compiled{rules: found, together: &all}, nil
+	return &compiled{rules: found}, nil
 }
 
 // explain turns OPA's errors into one line: file:line, and what is wrong. More than a

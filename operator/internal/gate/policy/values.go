@@ -18,7 +18,8 @@ var commonWords = termsOf(
 	"securityContext", "selector", "serviceAccountName", "serviceName", "sizeLimit", "spec", "startupProbe", "storage", "strategy", "subPath",
 	"tag", "targetPort", "template", "terminationGracePeriodSeconds", "timeoutSeconds", "tolerations", "topologyKey",
 	"topologySpreadConstraints", "type", "updateStrategy", "value", "valueFrom", "values", "volumeMounts", "volumes", "whenUnsatisfiable", "workload",
-	// Values that are as common.
+	// Those of findings, and values that are as common.
+	"msg", "remedy",
 	"ALL", "ClusterIP", "Deployment", "Ingress", "NetworkPolicy", "PodDisruptionBudget", "RuntimeDefault", "Service", "ServiceAccount",
 	"StatefulSet", "TCP", "Workload", "apps/v1", "networking.k8s.io/v1", "policy/v1", "sluice", "sluice.dev/v1beta1", "v1", "", "http",
 )
