@@ -51,8 +51,9 @@ finite_kinds := {"CronJob", "Job"}
 #   one of layouts, metadata and spec those of the pods. An array: a set would compare whole
 #   pod specs with each other. What only a finding says is left to path_of and object_of.
 all_pods := [pod |
+	kinds := layout_of # once, and not for each child
 	some child in input.children
-	layout := layouts[layout_of[child.kind]]
+	layout := layouts[kinds[child.kind]]
 	spec := object.get(child, layout.spec, null)
 	spec != null
 	pod := {
