@@ -15,8 +15,8 @@ _confined := {"RuntimeDefault", "Localhost"}
 _annotation := "container.apparmor.security.beta.kubernetes.io/"
 
 deny contains violation if {
-	some place in pods.contexts
-	profile := place.context.appArmorProfile
+	some place in pods.places
+	profile := place.spec.securityContext.appArmorProfile
 	profile != null
 	type := object.get(profile, "type", "")
 	not type in _confined
@@ -30,8 +30,8 @@ deny contains violation if {
 	not _allowed(profile)
 	violation := {
 		"msg": sprintf("container %q has the AppArmor profile %q", [trim_prefix(key, _annotation), profile]),
-		"object": pod.object,
-		"path": sprintf("%s.annotations[%q]", [pod.metadata_path, key]),
+		"object": pods.object_of(pod),
+		"path": sprintf("%s.annotations[%q]", [pod.layout.metadata_path, key]),
 	}
 }
 

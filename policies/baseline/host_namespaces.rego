@@ -16,7 +16,7 @@ deny contains violation if {
 	pod.spec[field] == true
 	violation := {
 		"msg": sprintf("the pod shares the node's namespace by %s", [field]),
-		"object": pod.object,
-		"path": sprintf("%s.%s", [pod.path, field]),
+		"object": pods.object_of(pod),
+		"path": sprintf("%s.%s", [pods.path_of(pod), field]),
 	}
 }

@@ -17,7 +17,7 @@ deny contains violation if {
 }
 
 deny contains violation if {
-	some place in pods.contexts
-	place.context.windowsOptions.hostProcess == true
+	some place in pods.places
+	place.spec.securityContext.windowsOptions.hostProcess == true
 	violation := pods.misset(place, "windowsOptions.hostProcess", "is a host process")
 }

@@ -13,23 +13,23 @@ import data.sluice.lib.pods
 deny contains violation if {
 	some container in pods.all_containers
 	some probe in ["livenessProbe", "readinessProbe", "startupProbe"]
-	handler := container.spec[probe]
-	some action in _actions
-	violation := _calling(container, [probe, action, "host"], handler[action].host)
+	some action, handler in container.spec[probe]
+	host := handler.host
+	violation := _calling(container, probe, action, host)
 }
 
 deny contains violation if {
 	some container in pods.all_containers
 	lifecycle := container.spec.lifecycle
 	some hook in ["postStart", "preStop"]
-	some action in _actions
-	violation := _calling(container, ["lifecycle", hook, action, "host"], lifecycle[hook][action].host)
+	some action, handler in lifecycle[hook]
+	host := handler.host
+	violation := _calling(container, sprintf("lifecycle.%s", [hook]), action, host)
 }
 
-_actions := ["httpGet", "tcpSocket"]
-
-_calling(container, path, host) := violation if {
+_calling(container, caller, action, host) := violation if {
+	action in {"httpGet", "tcpSocket"}
 	not host in {null, ""}
-	field := concat(".", path)
+	field := sprintf("%s.%s.host", [caller, action])
 	violation := pods.violation(container, field, sprintf("calls host %v by %s", [host, field]))
 }

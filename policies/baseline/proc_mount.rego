@@ -11,9 +11,9 @@ package sluice.baseline.proc_mount
 import data.sluice.lib.pods
 
 deny contains violation if {
-	some place in pods.contexts
-	value := place.context.procMount
+	some place in pods.places
+	value := place.spec.securityContext.procMount
 	not value in {null, "Default"}
-	not pods.in_user_namespace(place.pod)
+	not pods.in_user_namespace(place)
 	violation := pods.misset(place, "procMount", "unmasks /proc")
 }

@@ -13,8 +13,8 @@ import data.sluice.lib.pods
 _confined := {"RuntimeDefault", "Localhost"}
 
 deny contains violation if {
-	some place in pods.contexts
-	profile := place.context.seccompProfile
+	some place in pods.places
+	profile := place.spec.securityContext.seccompProfile
 	profile != null
 	type := object.get(profile, "type", "")
 	not type in _confined

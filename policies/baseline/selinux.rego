@@ -10,19 +10,18 @@ package sluice.baseline.selinux
 
 import data.sluice.lib.pods
 
-_types := {null, "", "container_engine_t", "container_init_t", "container_kvm_t", "container_t"}
-
 deny contains violation if {
-	some place in pods.contexts
-	type := place.context.seLinuxOptions.type
-	not type in _types
-	violation := pods.misset(place, "seLinuxOptions.type", sprintf("has the SELinux type %q", [type]))
+	some place in pods.places
+	some field, value in place.spec.securityContext.seLinuxOptions
+	msg := _wrong(field, value)
+	violation := pods.misset(place, sprintf("seLinuxOptions.%s", [field]), msg)
 }
 
-deny contains violation if {
-	some place in pods.contexts
-	some field, value in place.context.seLinuxOptions
+_wrong("type", type) := sprintf("has the SELinux type %q", [type]) if {
+	not type in {null, "", "container_engine_t", "container_init_t", "container_kvm_t", "container_t"}
+}
+
+_wrong(field, value) := sprintf("sets a SELinux %s", [field]) if {
 	field in {"role", "user"}
 	not value in {"", null}
-	violation := pods.misset(place, sprintf("seLinuxOptions.%s", [field]), sprintf("sets a SELinux %s", [field]))
 }

@@ -24,7 +24,7 @@ deny contains violation if {
 	not name in _safe
 	violation := {
 		"msg": sprintf("the pod sets the unsafe sysctl %v", [name]),
-		"object": pod.object,
-		"path": sprintf("%s.securityContext.sysctls[%v]", [pod.path, i]),
+		"object": pods.object_of(pod),
+		"path": sprintf("%s.securityContext.sysctls[%v]", [pods.path_of(pod), i]),
 	}
 }

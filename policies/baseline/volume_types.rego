@@ -16,7 +16,7 @@ deny contains violation if {
 	volume.hostPath != null
 	violation := {
 		"msg": sprintf("volume %q is a path of the node", [object.get(volume, "name", "")]),
-		"object": pod.object,
-		"path": sprintf("%s.volumes[%v].hostPath", [pod.path, i]),
+		"object": pods.object_of(pod),
+		"path": sprintf("%s.volumes[%v].hostPath", [pods.path_of(pod), i]),
 	}
 }

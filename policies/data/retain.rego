@@ -15,7 +15,7 @@ _environments := object.get(input.parameters, ["data", "retainEnvironments"], ["
 deny contains violation if {
 	input.environment in _environments
 	some child in input.children
-	objects.kind(child) == "StatefulSet"
+	child.kind == "StatefulSet"
 	some field in ["whenDeleted", "whenScaled"]
 	object.get(child, ["spec", "persistentVolumeClaimRetentionPolicy", field], "Retain") == "Delete"
 	violation := {

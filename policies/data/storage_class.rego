@@ -35,7 +35,7 @@ _claims contains claim if {
 
 _claims contains claim if {
 	some child in input.children
-	objects.kind(child) == "PersistentVolumeClaim"
+	child.kind == "PersistentVolumeClaim"
 	claim := {
 		"object": objects.name(child),
 		"path": "spec.storageClassName",
@@ -48,8 +48,8 @@ _claims contains claim if {
 	some i, volume in object.get(pod.spec, "volumes", [])
 	template := volume.ephemeral.volumeClaimTemplate
 	claim := {
-		"object": pod.object,
-		"path": sprintf("%s.volumes[%v].ephemeral.volumeClaimTemplate.spec.storageClassName", [pod.path, i]),
+		"object": pods.object_of(pod),
+		"path": sprintf("%s.volumes[%v].ephemeral.volumeClaimTemplate.spec.storageClassName", [pods.path_of(pod), i]),
 		"class": object.get(template, ["spec", "storageClassName"], ""),
 	}
 }

@@ -14,14 +14,14 @@ _bindings := {"ClusterRoleBinding", "RoleBinding"}
 
 deny contains violation if {
 	some child in input.children
-	objects.kind(child) in _bindings
+	child.kind in _bindings
 	object.get(child, ["roleRef", "name"], "") == "cluster-admin"
 	violation := {"msg": "the binding gives cluster-admin", "object": objects.name(child), "path": "roleRef.name"}
 }
 
 deny contains violation if {
 	some child in input.children
-	objects.kind(child) in _bindings
+	child.kind in _bindings
 	some i, subject in object.get(child, "subjects", [])
 	subject.kind == "Group"
 	subject.name == "system:masters"

@@ -7,13 +7,9 @@ package sluice.lib.objects
 # description: |
 #   Kind/namespace/name of an object, or Kind/name when it has no namespace. An object
 #   without kind or name is still named, so that no rule loses a finding over it.
-name(object_) := sprintf("%v/%v/%v", [kind(object_), namespace, _own_name(object_)]) if {
+name(object_) := sprintf("%v/%v/%v", [kind, namespace, own_name]) if {
 	namespace := object.get(object_, ["metadata", "namespace"], "")
 	namespace != ""
-} else := sprintf("%v/%v", [kind(object_), _own_name(object_)])
-
-# METADATA
-# description: Kind of an object, "" when it has none.
-kind(object_) := object.get(object_, "kind", "")
-
-_own_name(object_) := object.get(object_, ["metadata", "name"], "")
+	kind := object.get(object_, "kind", "")
+	own_name := object.get(object_, ["metadata", "name"], "")
+} else := sprintf("%v/%v", [object.get(object_, "kind", ""), object.get(object_, ["metadata", "name"], "")])

@@ -47,41 +47,45 @@ finite_kinds := {"CronJob", "Job"}
 
 # METADATA
 # description: |
-#   All pod specs as {object, kind, path, spec, metadata_path, metadata}; metadata is that
-#   of the pods. An array: a set would compare whole pod specs with each other.
+#   All pods as {child, layout, metadata, spec}: child is the object that they are of, layout
+#   one of layouts, metadata and spec those of the pods. An array: a set would compare whole
+#   pod specs with each other. What only a finding says is left to path_of and object_of.
 all_pods := [pod |
+	kinds := layout_of # once, and not for each child
 	some child in input.children
-	layout := layouts[layout_of[child.kind]]
+	layout := layouts[kinds[child.kind]]
 	spec := object.get(child, layout.spec, null)
 	spec != null
 	pod := {
-		"object": objects.name(child),
-		"kind": child.kind,
-		"path": layout.path,
-		"spec": spec,
-		"metadata_path": layout.metadata_path,
+		"child": child,
+		"layout": layout,
 		"metadata": object.get(child, layout.metadata, {}),
+		"spec": spec,
 	}
 ]
 
 # METADATA
 # description: |
-#   All containers of all_pods as {object, kind, path, name, type, spec, pod}: type is
-#   the field that holds it, spec the container, pod the pod's spec.
-all_containers := [found |
+#   All containers of all_pods as {index, name, pod, spec, type}: type is the field that
+#   holds it, spec the container, pod one of all_pods.
+all_containers := [container |
 	some pod in all_pods
 	some type in ["containers", "initContainers", "ephemeralContainers"]
-	some i, container in pod.spec[type]
-	found := {
-		"object": pod.object,
-		"kind": pod.kind,
-		"path": sprintf("%s.%s[%v]", [pod.path, type, i]),
-		"name": object.get(container, "name", ""),
+	some i, spec in pod.spec[type]
+	container := {
+		"index": i,
+		"name": object.get(spec, "name", ""),
+		"pod": pod,
+		"spec": spec,
 		"type": type,
-		"spec": container,
-		"pod": pod.spec,
 	}
 ]
+
+# METADATA
+# description: |
+#   All pods and all containers: what may have a securityContext, as spec.securityContext. A
+#   pod's own counts although each container overrides it: the Pod Security Standards say so.
+places := array.concat(all_pods, all_containers)
 
 # METADATA
 # description: |
@@ -89,79 +93,53 @@ all_containers := [found |
 #   are not run to an end, without ephemeral ones.
 service_containers := [container |
 	some container in all_containers
-	not container.kind in finite_kinds
+	not container.pod.child.kind in finite_kinds
 	container.type != "ephemeralContainers"
 ]
+
+# METADATA
+# description: The name of the object that a pod or a container is of.
+object_of(place) := objects.name(_pod(place).child)
+
+# METADATA
+# description: The path at which a reader finds a container, or the spec of a pod.
+path_of(place) := sprintf("%s.%s[%v]", [place.pod.layout.path, place.type, place.index]) if {
+	place.pod
+} else := place.layout.path
 
 # METADATA
 # description: A violation of a container's field.
 violation(container, field, msg) := {
 	"msg": sprintf("container %q %s", [container.name, msg]),
-	"object": container.object,
-	"path": sprintf("%s.%s", [container.path, field]),
+	"object": object_of(container),
+	"path": sprintf("%s.%s", [path_of(container), field]),
 }
 
 # METADATA
-# description: |
-#   The securityContext of every pod and container that has one, as {object, path,
-#   context, pod} and, for one of a container, its name as container. path is that of what
-#   has the context, pod the pod's spec. A pod's own counts although each container overrides
-#   it: the Pod Security Standards say so.
-contexts := array.concat(
-	[place |
-		some pod in all_pods
-		place := {
-			"object": pod.object,
-			"path": pod.path,
-			"context": pod.spec.securityContext,
-			"pod": pod.spec,
-		}
-	],
-	[place |
-		some container in all_containers
-		place := {
-			"object": container.object,
-			"path": container.path,
-			"container": container.name,
-			"context": container.spec.securityContext,
-			"pod": container.pod,
-		}
-	],
-)
-
-# METADATA
-# description: |
-#   The containers for which neither they nor their pod set a field of the
-#   securityContext.
-unset_in_context(field) := [container |
-	some container in all_containers
-	object.get(container.spec, ["securityContext", field], null) == null
-	object.get(container.pod, ["securityContext", field], null) == null
-]
-
-# METADATA
-# description: A violation of a field of one of the contexts, given by its path in there.
+# description: A violation of a field of the securityContext of one of places.
 misset(place, field, msg) := {
 	"msg": sprintf("%s %s", [_who(place), msg]),
-	"object": place.object,
-	"path": sprintf("%s.securityContext.%s", [place.path, field]),
+	"object": object_of(place),
+	"path": sprintf("%s.securityContext.%s", [path_of(place), field]),
 }
 
-_who(place) := sprintf("container %q", [place.container]) if {
-	place.container
+_who(place) := sprintf("container %q", [place.name]) if {
+	place.name
 } else := "the pod"
 
 # METADATA
 # description: |
-#   Whether a pod says that it runs on Windows, where the API server refuses some fields
-#   of Linux.
-on_windows(spec) if object.get(spec, ["os", "name"], "") == "windows"
+#   Whether the pod, or that of the container, says that it runs on Windows, where the API
+#   server refuses some fields of Linux.
+on_windows(place) if _pod(place).spec.os.name == "windows"
 
 # METADATA
 # description: |
-#   Whether root of a pod is nobody on its node. Since 1.35 the Pod Security Standards
-#   allow such a pod to be root, and at baseline to unmask /proc.
-in_user_namespace(spec) if object.get(spec, "hostUsers", null) == false
+#   Whether root of the pod, or of that of the container, is nobody on its node. Since 1.35 the
+#   Pod Security Standards allow such a pod to be root, and at baseline to unmask /proc.
+in_user_namespace(place) if _pod(place).spec.hostUsers == false
+
+_pod(place) := object.get(place, "pod", place)
 
 # METADATA
 # description: |
@@ -169,8 +147,7 @@ in_user_namespace(spec) if object.get(spec, "hostUsers", null) == false
 #   replicas, spec}.
 replicated := [found |
 	some child in input.children
-	kind := objects.kind(child)
-	kind in {"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"}
+	child.kind in {"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"}
 	replicas := object.get(child, ["spec", "replicas"], 1)
 	replicas > 1
 	found := {

@@ -12,13 +12,16 @@ test_finds_the_pod_of_every_kind if {
 		])
 		found := pods.all_pods with input as {"children": [child]}
 		metadata := object.get({"Pod": {"name": "x"}}, kind, {})
-		found == [{"object": sprintf("%s/x", [kind]), "kind": kind, "path": concat(".", path), "spec": {}, "metadata_path": concat(".", array.concat(array.slice(path, 0, count(path) - 1), ["metadata"])), "metadata": metadata}]
+		found == [{"child": child, "layout": pods.layouts[layout], "metadata": metadata, "spec": {}}]
+		pods.object_of(found[0]) == sprintf("%s/x", [kind])
+		pods.path_of(found[0]) == concat(".", path)
+		found[0].layout.metadata_path == concat(".", array.concat(array.slice(path, 0, count(path) - 1), ["metadata"]))
 	}
 }
 
 test_finds_containers_of_every_type if {
 	found := pods.all_containers with input as fixtures.pod([["add", "ephemeralContainers", [fixtures.container("debug")]]])
-	[c.path | some c in found; c.kind == "Deployment"] == [
+	[pods.path_of(c) | some c in found; c.pod.child.kind == "Deployment"] == [
 		"spec.template.spec.containers[0]",
 		"spec.template.spec.initContainers[0]",
 		"spec.template.spec.ephemeralContainers[0]",
@@ -27,7 +30,7 @@ test_finds_containers_of_every_type if {
 
 test_service_containers_leave_out_jobs_and_ephemeral_ones if {
 	found := pods.service_containers with input as fixtures.pod([["add", "ephemeralContainers", [fixtures.container("debug")]]])
-	{sprintf("%s %s", [c.kind, c.name]) | some c in found} == {"Deployment main", "Deployment init"}
+	{sprintf("%s %s", [c.pod.child.kind, c.name]) | some c in found} == {"Deployment main", "Deployment init"}
 }
 
 test_ignores_children_without_pods if {

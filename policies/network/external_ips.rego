@@ -12,7 +12,7 @@ import data.sluice.lib.objects
 
 deny contains violation if {
 	some child in input.children
-	objects.kind(child) == "Service"
+	child.kind == "Service"
 	some i, address in object.get(child, ["spec", "externalIPs"], [])
 	violation := {
 		"msg": sprintf("the Service takes the address %v", [address]),

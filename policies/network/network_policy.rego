@@ -9,7 +9,6 @@
 package sluice.network.network_policy
 
 import data.sluice.lib.labels
-import data.sluice.lib.objects
 import data.sluice.lib.pods
 
 deny contains violation if {
@@ -18,14 +17,14 @@ deny contains violation if {
 	not _selected(object.get(pod.metadata, "labels", {}))
 	violation := {
 		"msg": "no NetworkPolicy for ingress selects the pods",
-		"object": pod.object,
-		"path": sprintf("%s.labels", [pod.metadata_path]),
+		"object": pods.object_of(pod),
+		"path": sprintf("%s.labels", [pod.layout.metadata_path]),
 	}
 }
 
 _selected(pod_labels) if {
 	some child in input.children
-	objects.kind(child) == "NetworkPolicy"
+	child.kind == "NetworkPolicy"
 	labels.selects(object.get(child, ["spec", "podSelector"], null), pod_labels)
 	"Ingress" in object.get(child, ["spec", "policyTypes"], ["Ingress"])
 }

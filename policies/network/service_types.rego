@@ -14,7 +14,7 @@ _allowed := object.get(input.parameters, ["network", "allowedServiceTypes"], ["C
 
 deny contains violation if {
 	some child in input.children
-	objects.kind(child) == "Service"
+	child.kind == "Service"
 	type := object.get(child, ["spec", "type"], "ClusterIP")
 	not type in _allowed
 	violation := {

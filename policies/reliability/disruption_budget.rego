@@ -33,7 +33,7 @@ deny contains violation if {
 
 _budgets(set) := [child |
 	some child in input.children
-	objects.kind(child) == "PodDisruptionBudget"
+	child.kind == "PodDisruptionBudget"
 	labels.selects(object.get(child, ["spec", "selector"], null), set.labels)
 ]
 

@@ -17,7 +17,7 @@ _parameter := input.parameters.reliability.minReplicas
 deny contains violation if {
 	is_number(_parameter)
 	some child in input.children
-	objects.kind(child) in _scaled
+	child.kind in _scaled
 	replicas := object.get(child, ["spec", "replicas"], 1)
 	replicas < _parameter
 	violation := {

@@ -16,7 +16,7 @@ _shared_modes := {"ReadOnlyMany", "ReadWriteMany"}
 
 deny contains violation if {
 	some child in input.children
-	objects.kind(child) == "Deployment"
+	child.kind == "Deployment"
 	object.get(child, ["spec", "strategy", "type"], "RollingUpdate") != "Recreate"
 	some i, volume in object.get(child, ["spec", "template", "spec", "volumes"], [])
 	claim := object.get(volume, ["persistentVolumeClaim", "claimName"], null)
@@ -33,7 +33,7 @@ deny contains violation if {
 
 _shared(name) if {
 	some child in input.children
-	objects.kind(child) == "PersistentVolumeClaim"
+	child.kind == "PersistentVolumeClaim"
 	child.metadata.name == name
 	some mode in child.spec.accessModes
 	mode in _shared_modes

@@ -15,7 +15,7 @@ _may_add := {"NET_BIND_SERVICE"}
 deny contains violation if {
 	some container in pods.all_containers
 	not "ALL" in object.get(container.spec, ["securityContext", "capabilities", "drop"], [])
-	not pods.on_windows(container.pod)
+	not pods.on_windows(container)
 	violation := pods.violation(container, "securityContext.capabilities.drop", "does not drop ALL capabilities")
 }
 
@@ -23,7 +23,7 @@ deny contains violation if {
 	some container in pods.all_containers
 	some capability in container.spec.securityContext.capabilities.add
 	not capability in _may_add
-	not pods.on_windows(container.pod)
+	not pods.on_windows(container)
 	violation := pods.violation(
 		container, "securityContext.capabilities.add",
 		sprintf("adds capability %v", [capability]),

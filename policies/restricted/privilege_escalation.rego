@@ -13,6 +13,6 @@ import data.sluice.lib.pods
 deny contains violation if {
 	some container in pods.all_containers
 	not container.spec.securityContext.allowPrivilegeEscalation == false
-	not pods.on_windows(container.pod)
+	not pods.on_windows(container)
 	violation := pods.violation(container, "securityContext.allowPrivilegeEscalation", "may gain privileges")
 }

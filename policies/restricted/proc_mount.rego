@@ -11,8 +11,8 @@ package sluice.restricted.proc_mount
 import data.sluice.lib.pods
 
 deny contains violation if {
-	some place in pods.contexts
-	value := place.context.procMount
+	some place in pods.places
+	value := place.spec.securityContext.procMount
 	not value in {null, "Default"}
 	violation := pods.misset(place, "procMount", "unmasks /proc")
 }

@@ -11,22 +11,24 @@ package sluice.restricted.run_as_non_root
 import data.sluice.lib.pods
 
 deny contains violation if {
-	some place in pods.contexts
-	value := place.context.runAsNonRoot
+	some place in pods.places
+	value := place.spec.securityContext.runAsNonRoot
 	not value in {null, true}
-	not pods.in_user_namespace(place.pod)
+	not pods.in_user_namespace(place)
 	violation := pods.misset(place, "runAsNonRoot", "may run as root")
 }
 
 deny contains violation if {
-	some container in pods.unset_in_context("runAsNonRoot")
-	not pods.in_user_namespace(container.pod)
+	some container in pods.all_containers
+	object.get(container.pod.spec, ["securityContext", "runAsNonRoot"], null) == null
+	object.get(container.spec, ["securityContext", "runAsNonRoot"], null) == null
+	not pods.in_user_namespace(container)
 	violation := pods.violation(container, "securityContext.runAsNonRoot", "may run as root")
 }
 
 deny contains violation if {
-	some place in pods.contexts
-	place.context.runAsUser == 0
-	not pods.in_user_namespace(place.pod)
+	some place in pods.places
+	place.spec.securityContext.runAsUser == 0
+	not pods.in_user_namespace(place)
 	violation := pods.misset(place, "runAsUser", "runs as user 0")
 }

@@ -13,16 +13,18 @@ import data.sluice.lib.pods
 _confined := {"RuntimeDefault", "Localhost"}
 
 deny contains violation if {
-	some place in pods.contexts
-	profile := place.context.seccompProfile
+	some place in pods.places
+	profile := place.spec.securityContext.seccompProfile
 	profile != null
 	not object.get(profile, "type", "") in _confined
-	not pods.on_windows(place.pod)
+	not pods.on_windows(place)
 	violation := pods.misset(place, "seccompProfile.type", "has no seccomp profile")
 }
 
 deny contains violation if {
-	some container in pods.unset_in_context("seccompProfile")
-	not pods.on_windows(container.pod)
+	some container in pods.all_containers
+	object.get(container.pod.spec, ["securityContext", "seccompProfile"], null) == null
+	object.get(container.spec, ["securityContext", "seccompProfile"], null) == null
+	not pods.on_windows(container)
 	violation := pods.violation(container, "securityContext.seccompProfile.type", "has no seccomp profile")
 }

@@ -10,21 +10,18 @@ package sluice.restricted.volume_types
 
 import data.sluice.lib.pods
 
-_allowed := {
-	"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral",
-	"image", "persistentVolumeClaim", "projected", "secret",
-}
-
 deny contains violation if {
 	some pod in pods.all_pods
 	some i, volume in pod.spec.volumes
 	some type, source in volume
-	not type in _allowed
+	not type in {
+		"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image",
+		"name", "persistentVolumeClaim", "projected", "secret",
+	}
 	source != null
-	type != "name"
 	violation := {
 		"msg": sprintf("volume %q is of type %v", [object.get(volume, "name", ""), type]),
-		"object": pod.object,
-		"path": sprintf("%s.volumes[%v].%v", [pod.path, i, type]),
+		"object": pods.object_of(pod),
+		"path": sprintf("%s.volumes[%v].%v", [pods.path_of(pod), i, type]),
 	}
 }

@@ -15,7 +15,7 @@ _private_key := `-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY( BLOCK)?-----`
 
 deny contains violation if {
 	some child in input.children
-	objects.kind(child) == "ConfigMap"
+	child.kind == "ConfigMap"
 	some key, value in object.get(child, "data", {})
 	regex.match(_private_key, value)
 	violation := {

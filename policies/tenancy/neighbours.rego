@@ -12,7 +12,7 @@ _shared := object.get(input.parameters, ["tenancy", "sharedNamespaces"], [])
 
 deny contains violation if {
 	some field in ["dependsOn", "secrets"]
-	some i, reference in object.get(input.workload, ["spec", field], [])
+	some i, reference in input.workload.spec[field]
 	namespace := object.get(reference, "namespace", "")
 	not namespace in {"", input.namespace.name}
 	not namespace in _shared

@@ -12,19 +12,18 @@ _label := object.get(input.parameters, ["tenancy", "namespaceLabel"], "sluice.de
 
 _owner := object.get(input.namespace.labels, _label, "")
 
-_tenant := object.get(input.workload, ["spec", "tenant"], "")
-
 deny contains violation if {
 	input.workload.kind
-	_owner != _tenant
+	tenant := object.get(input.workload, ["spec", "tenant"], "")
+	_owner != tenant
 	violation := {
-		"msg": sprintf("the Workload is of %s and its namespace of %s", [_named(_tenant), _named(_owner)]),
+		"msg": sprintf("the Workload is of %s and its namespace of %s", [_named(tenant), _named(_owner)]),
 		"path": "spec.tenant",
 	}
 }
 
 deny contains violation if {
-	object.get(input.parameters, ["tenancy", "requireTenant"], false) == true
+	input.parameters.tenancy.requireTenant == true
 	_owner == ""
 	violation := {
 		"msg": sprintf("namespace %s has no label %s", [input.namespace.name, _label]),

@@ -168,12 +168,8 @@ func compact(f []Finding) []Finding {
 // canonical marshals v with object keys sorted. It panics on values that have no JSON,
 // which the types here cannot hold: maps of parameters come from decoded JSON.
 func canonical(v any) []byte {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		panic("gate: value without JSON: " + err.Error())
-	}
 	var tree any
-	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec := json.NewDecoder(bytes.NewReader(plain(v)))
 	dec.UseNumber()
 	if err := dec.Decode(&tree); err != nil {
 		panic("gate: own JSON does not parse: " + err.Error())
@@ -185,4 +181,13 @@ func canonical(v any) []byte {
 		panic("gate: own JSON does not encode: " + err.Error())
 	}
 	return bytes.TrimRight(out.Bytes(), "\n")
+}
+
+// plain marshals v, its keys in the order of its fields. It panics as canonical does.
+func plain(v any) []byte {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic("gate: value without JSON: " + err.Error())
+	}
+	return raw
 }

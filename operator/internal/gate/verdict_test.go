@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -229,44 +230,78 @@ func TestVerdict_HoldsNothingThatATerminalObeys(t *testing.T) {
 	}
 }
 
-func TestConfig_DigestChangesWithEverythingThatDecides(t *testing.T) {
-	base := func() gate.Config {
-		return gate.Config{
-			Name: "prod", Environment: "prod", Mode: gate.Enforce, DenyUnmatched: true,
-			Policies:   []gate.PolicySet{{Name: "a", Modules: map[string]string{"a.rego": "package a", "b.rego": "package b"}}},
-			Parameters: map[string]any{"a": map[string]any{"x": 1.0, "y": "z"}},
-			Images:     []gate.ImageRule{{Match: "r.io/**", Authorities: []gate.Authority{{Name: "k", PublicKeyPEM: "pem"}}, Require: gate.Requirement{Count: 1}}},
-		}
+// baseConfig is a Gate with something of everything that decides.
+func baseConfig() gate.Config {
+	return gate.Config{
+		Name: "prod", Environment: "prod", Mode: gate.Enforce, DenyUnmatched: true,
+		Policies:   []gate.PolicySet{{Name: "a", Modules: map[string]string{"a.rego": "package a", "b.rego": "package b"}}},
+		Parameters: map[string]any{"a": map[string]any{"x": 1.0, "y": "z"}},
+		Images:     []gate.ImageRule{{Match: "r.io/**", Authorities: []gate.Authority{{Name: "k", PublicKeyPEM: "pem"}}, Require: gate.Requirement{Count: 1}}},
 	}
-	want := base().Digest()
+}
+
+// configChanges to baseConfig, by what each is of.
+var configChanges = map[string]func(*gate.Config){
+	"name": func(c *gate.Config) { c.Name = "dev" }, "environment": func(c *gate.Config) { c.Environment = "dev" },
+	"mode": func(c *gate.Config) { c.Mode = gate.Audit }, "unmatched": func(c *gate.Config) { c.DenyUnmatched = false },
+	"module": func(c *gate.Config) { c.Policies[0].Modules["a.rego"] = "package c" }, "parameter": func(c *gate.Config) { c.Parameters["b"] = true },
+	"key": func(c *gate.Config) { c.Images[0].Authorities[0].PublicKeyPEM = "other" }, "require": func(c *gate.Config) { c.Images[0].Require = gate.Requirement{All: true} },
+	"digest rule": func(c *gate.Config) { c.Images[0].RequireDigest = true }, "match": func(c *gate.Config) { c.Images[0].Match = "r.io/*" },
+}
+
+func TestConfig_DigestChangesWithEverythingThatDecides(t *testing.T) {
+	want := baseConfig().Digest()
 	for range 50 {
-		if got := base().Digest(); got != want {
+		if got := baseConfig().Digest(); got != want {
 			t.Fatalf("the digest of one config is %s and %s", want, got)
 		}
 	}
 	seen := map[string]string{want: "unchanged"}
-	for name, change := range map[string]func(*gate.Config){
-		"name": func(c *gate.Config) { c.Name = "dev" }, "environment": func(c *gate.Config) { c.Environment = "dev" },
-		"mode": func(c *gate.Config) { c.Mode = gate.Audit }, "unmatched": func(c *gate.Config) { c.DenyUnmatched = false },
-		"module": func(c *gate.Config) { c.Policies[0].Modules["a.rego"] = "package c" }, "parameter": func(c *gate.Config) { c.Parameters["b"] = true },
-		"key": func(c *gate.Config) { c.Images[0].Authorities[0].PublicKeyPEM = "other" }, "require": func(c *gate.Config) { c.Images[0].Require = gate.Requirement{All: true} },
-		"digest rule": func(c *gate.Config) { c.Images[0].RequireDigest = true }, "match": func(c *gate.Config) { c.Images[0].Match = "r.io/*" },
-	} {
-		c := base()
+	for name, change := range configChanges {
+		c := baseConfig()
 		change(&c)
 		if other, ok := seen[c.Digest()]; ok {
 			t.Errorf("%s gives the digest of %s", name, other)
 		}
 		seen[c.Digest()] = name
 	}
-	set := base().Policies[0]
+	set := baseConfig().Policies[0]
 	if set.Summed().Digest() != set.Digest() || set.Digest() == (gate.PolicySet{}).Digest() {
 		t.Error("a set's digest worked out before is another")
 	}
-	if a, b := base(), base(); true {
+	if a, b := baseConfig(), baseConfig(); true {
 		b.Policies[0] = b.Policies[0].Summed()
 		if a.Digest() != b.Digest() {
 			t.Error("a Config's digest depends on whether its sets are summed")
+		}
+	}
+}
+
+func TestDigests_AreThoseOfConfigsAsTheyAreNow(t *testing.T) {
+	var digests gate.Digests
+	one := baseConfig()
+	for range 2 {
+		if got, want := digests.Sum(&one), baseConfig().Digest(); got != want {
+			t.Fatalf("got %s, want %s", got, want)
+		}
+	}
+	if one.Policies[0].Sum != baseConfig().Policies[0].Digest() {
+		t.Errorf("the sets are not summed: %q", one.Policies[0].Sum)
+	}
+	for name, change := range configChanges {
+		c := baseConfig()
+		change(&c)
+		want := c.Digest()
+		for range 2 {
+			if got := digests.Sum(&c); got != want {
+				t.Errorf("%s: got %s, want %s", name, got, want)
+			}
+		}
+	}
+	for i := range limits.Digests + 10 {
+		c := gate.Config{Name: strconv.Itoa(i)}
+		if got, want := digests.Sum(&c), c.Digest(); got != want {
+			t.Fatalf("%d: got %s, want %s", i, got, want)
 		}
 	}
 }

@@ -48,6 +48,8 @@ type Judge struct {
 	chain      *gate.Chain
 	// bundles are the policies from registries that were verified.
 	bundles *bundles
+	// digests of Gates, which are read in anew for each object and seldom change.
+	digests gate.Digests
 }
 
 // NewJudge makes a Judge.
@@ -208,8 +210,9 @@ func (j *Judge) gates(ctx context.Context, s *subject) (gate.Namespace, []read, 
 	}
 	j.bundles.read(ctx, matched, configs, j.source)
 	var out []read
-	for i, c := range configs {
-		out = append(out, read{config: c, digest: c.Digest(), paths: pathsFor(&matched[i], s.ref), again: interval(&matched[i]), onFailure: onFailure(&matched[i]), attest: matched[i].Spec.Attest})
+	for i := range configs {
+		digest := j.digests.Sum(&configs[i])
+		out = append(out, read{config: configs[i], digest: digest, paths: pathsFor(&matched[i], s.ref), again: interval(&matched[i]), onFailure: onFailure(&matched[i]), attest: matched[i].Spec.Attest})
 	}
 	return ns, out, nil
 }

@@ -246,6 +246,9 @@ const (
 	// about 1 MiB each for sources of usual size, and each choice of the library's groups that
 	// a Gate makes, at 1 MiB for one group and 3 MiB for all.
 	CompiledPolicies = 64
+	// Digests is of how many Gates and sources of policies as they were last the digests are
+	// known, at 128 bytes each. With one more all are worked out anew.
+	Digests = 1024
 )
 
 // Bounds on signatures, attestations and what they are verified with.

@@ -119,7 +119,7 @@ func (c *Check) evaluateUnit(ctx context.Context, u unit, entry *cached, input *
 		return u.undecided(in, "an earlier evaluation of these policies has not ended, so that they are not evaluated",
 			"find the call that takes so long, such as glob.match or regex.match on a long text, and make it cheaper")
 	}
-	found := c.watch(ctx, source, &run{rules: source.rules, together: source.together, input: input, in: in, shared: topdown.NewVirtualCache})
+	found := c.watch(ctx, source, &run{rules: source.rules, together: source.together, input: input, in: in, shared: source.results})
 	found.Warn = append(found.Warn, u.doubts(in)...)
 	return found
 }
@@ -177,6 +177,11 @@ func (r *run) evaluate(ctx context.Context, c *Check) (all gate.Findings) {
 		return found
 	}
 	shared := map[ast.Value]topdown.VirtualCache{}
+	defer func() {
+		for _, store := range shared {
+			giveBack(store)
+		}
+	}()
 	for i := range r.rules {
 		rule := &r.rules[i]
 		r.current.Store(int32(i))
@@ -212,8 +217,9 @@ func (r *run) allAtOnce(ctx context.Context) (all gate.Findings, ok bool) {
 	if r.together == nil {
 		return all, false
 	}
-	doc := r.input.envelope
-	value, err := r.ask(ctx, r.together, doc, r.shared())
+	doc, shared := r.input.envelope, r.shared()
+	defer giveBack(shared)
+	value, err := r.ask(ctx, r.together, doc, shared)
 	r.meter.restart()
 	values, ok := value.(*ast.Array)
 	if err != nil || !ok || values.Len() != len(r.rules) {
@@ -248,7 +254,11 @@ func failed(r *rule, in *gate.Input, doc document, err error) gate.Finding {
 // one evaluates one rule. The values that it shares with others, such as the containers
 // of all children, are worked out once and kept in shared.
 func (r *run) one(ctx context.Context, rule *rule, doc document, shared topdown.VirtualCache) ([]gate.Finding, error) {
-	value, err := r.ask(ctx, &rule.query, doc, shared)
+	query, err := rule.query()
+	if err != nil {
+		return nil, err
+	}
+	value, err := r.ask(ctx, &query, doc, shared)
 	if err != nil {
 		return nil, err
 	}

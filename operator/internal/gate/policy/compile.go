@@ -8,12 +8,14 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
+	"github.com/open-policy-agent/opa/v1/topdown"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
@@ -24,6 +26,8 @@ type compiled struct {
 	rules []rule
 	// together asks all rules in one query; nil where each is asked by itself.
 	together *rego.PreparedEvalQuery
+	// constants are what rules say for every input.
+	constants *frame
 	// stuck counts evaluations that were left behind because they did not stop.
 	stuck atomic.Int32
 }
@@ -36,7 +40,9 @@ type rule struct {
 	ref   string
 	warns bool
 	notes annotations
-	query rego.PreparedEvalQuery
+	// query asks the rule by itself. It is prepared for who is the first to need it, and
+	// safe for concurrent use.
+	query func() (rego.PreparedEvalQuery, error)
 	// manner is what it takes input for; unclear says why that cannot be told.
 	manner  manner
 	unclear string
@@ -94,8 +100,15 @@ func compileUnit(u unit) (_ *compiled, err error) {
 	setManners(compiler, found)
 	meterCalls(compiler)
 	meterValues(compiler)
-	return prepare(compiler, found, u.ours())
+	c, err := prepare(compiler, found, u.ours())
+	if err == nil {
+		c.constants = constantsOf(compiler)
+	}
+	return c, err
 }
+
+// results are a store for one input.
+func (c *compiled) results() topdown.VirtualCache { return newResults(c.constants) }
 
 // parse adds the modules of a set to those that are there. What of the library is in several
 // groups is the same in each.
@@ -204,24 +217,34 @@ func prepare(compiler *ast.Compiler, found []rule, ours bool) (*compiled, error)
 	}
 	var refs []string
 	for i := range found {
-		body, err := ast.ParseBodyWithOpts(found[i].ref, ast.ParserOptions{RegoVersion: ast.RegoV1})
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", found[i].ref, err)
-		}
-		if found[i].query, err = query(body); err != nil {
-			return nil, fmt.Errorf("%s: %w", found[i].ref, explain(err))
-		}
-		refs = append(refs, found[i].ref)
+		ref := found[i].ref
+		refs = append(refs, ref)
+		found[i].query = sync.OnceValues(func() (q rego.PreparedEvalQuery, err error) {
+			body, err := ast.ParseBodyWithOpts(ref, ast.ParserOptions{RegoVersion: ast.RegoV1})
+			if err == nil {
+				q, err = query(body)
+			}
+			if err != nil {
+				return q, fmt.Errorf("%s: %w", ref, explain(err))
+			}
+			return q, nil
+		})
 	}
 	asObject := func(r rule) bool { return r.manner != envelope || r.unclear != "" }
-	if !ours || slices.ContainsFunc(found, asObject) {
-		return &compiled{rules: found}, nil
+	if ours && !slices.ContainsFunc(found, asObject) {
+		// Those by themselves are for when this fails.
+		all, err := query(ast.MustParseBody("[" + strings.Join(refs, ", ") + "]"))
+		if err != nil {
+			return nil, explain(err)
+		}
+		return &compiled{rules: found, together: &all}, nil
 	}
-	all, err := query(ast.MustParseBody("[" + strings.Join(refs, ", ") + "]"))
-	if err != nil {
-		return nil, explain(err)
+	for i := range found {
+		if _, err := found[i].query(); err != nil {
+			return nil, err
+		}
 	}
-	return &compiled{rules: found, together: &all}, nil
+	return &compiled{rules: found}, nil
 }
 
 // explain turns OPA's errors into one line: file:line, and what is wrong. More than a

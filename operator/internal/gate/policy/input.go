@@ -40,7 +40,8 @@ func (d *documents) of(r *rule) []document {
 // policyInput is what policies see as input, see docs/policy-input.md. It is made once
 // for all policies of a decision: converting the objects costs more than a policy does.
 func policyInput(in *gate.Input) (*documents, error) {
-	submitted, err := objectValue(in.Submitted)
+	var c converter
+	submitted, err := c.object(in.Submitted)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", in.Object, err)
 	}
@@ -52,22 +53,22 @@ func policyInput(in *gate.Input) (*documents, error) {
 		docs.objects = append(docs.objects, document{submitted, in.Object.String()})
 	}
 	for i, child := range in.Children {
-		value, err := objectValue(child)
+		value, err := c.object(child)
 		if err != nil {
 			return nil, fmt.Errorf("children[%d] of %s: %w", i, in.Object, err)
 		}
 		children = append(children, ast.NewTerm(value))
 		docs.objects = append(docs.objects, document{value, objectName(child)})
 	}
-	parameters, err := objectValue(in.Gate.Parameters)
+	parameters, err := c.object(in.Gate.Parameters)
 	if err != nil {
 		return nil, fmt.Errorf("parameters of Gate %s: %w", in.Gate.Name, err)
 	}
 	docs.envelope = document{object: in.Object.String(), value: ast.NewObject(
 		field("environment", ast.String(in.Gate.Environment)),
 		field("namespace", namespaceValue(in.Namespace)),
-		[2]*ast.Term{ast.StringTerm("workload"), workload},
-		[2]*ast.Term{ast.StringTerm("object"), judged},
+		[2]*ast.Term{termOf("workload"), workload},
+		[2]*ast.Term{termOf("object"), judged},
 		field("children", ast.NewArray(children...)),
 		field("images", imageValues(in.Images)),
 		field("parameters", parameters),
@@ -80,15 +81,6 @@ func objectName(object map[string]any) string {
 	text := func(m map[string]any, key string) string { s, _ := m[key].(string); return s }
 	metadata, _ := object["metadata"].(map[string]any)
 	return gate.ObjectRef{Kind: text(object, "kind"), Namespace: text(metadata, "namespace"), Name: text(metadata, "name")}.String()
-}
-
-// objectValue reads a missing map as an empty object: a policy that looks into it then
-// finds nothing, as it would in an object without that field.
-func objectValue(object map[string]any) (ast.Value, error) {
-	if object == nil {
-		return ast.NewObject(), nil
-	}
-	return ast.InterfaceToValue(object)
 }
 
 func namespaceValue(n gate.Namespace) ast.Value {
@@ -120,5 +112,5 @@ func imageValues(images []gate.Image) ast.Value {
 }
 
 func field(name string, value ast.Value) [2]*ast.Term {
-	return [2]*ast.Term{ast.StringTerm(name), ast.NewTerm(value)}
+	return [2]*ast.Term{termOf(name), ast.NewTerm(value)}
 }

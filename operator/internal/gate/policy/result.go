@@ -44,13 +44,16 @@ func readFinding(r *rule, in *gate.Input, object string, value ast.Value) (gate.
 			return gate.Finding{}, err
 		}
 		f := r.finding(in, object, msg)
-		for key, into := range map[string]*string{"object": &f.Object, "path": &f.Path, "remedy": &f.Remedy} {
-			given, ok, err := text(value, key)
+		for _, field := range []struct {
+			key  string
+			into *string
+		}{{"object", &f.Object}, {"path", &f.Path}, {"remedy", &f.Remedy}} {
+			given, ok, err := text(value, field.key)
 			if err != nil {
 				return gate.Finding{}, err
 			}
 			if ok {
-				*into = in.Secrets.Text(given, limits.MessageBytes)
+				*field.into = in.Secrets.Text(given, limits.MessageBytes)
 			}
 		}
 		return f, nil
@@ -61,7 +64,7 @@ func readFinding(r *rule, in *gate.Input, object string, value ast.Value) (gate.
 
 // text reads one field, absent or text.
 func text(object ast.Object, key string) (string, bool, error) {
-	term := object.Get(ast.StringTerm(key))
+	term := object.Get(termOf(key))
 	if term == nil {
 		return "", false, nil
 	}

@@ -66,6 +66,33 @@ func TestUnits_GroupsTogetherFindWhatEachFindsAlone(t *testing.T) {
 	}
 }
 
+// Where the rules together fail each is asked by itself, by a query that is prepared for whoever
+// needs it first.
+func TestUnits_RulesAreAskedByThemselvesByManyAtOnce(t *testing.T) {
+	broken := func() *gate.Input {
+		in := goodInput(builtin(t, "restricted"), builtin(t, "tenancy"))
+		template := in.Children[0]["spec"].(map[string]any)["template"].(map[string]any)
+		template["metadata"] = map[string]any{"annotations": map[string]any{"container.apparmor.security.beta.kubernetes.io/main": int64(1)}}
+		mainContainer(in)["securityContext"].(map[string]any)["privileged"] = true
+		return in
+	}
+	check := New()
+	const many = 8
+	results := make(chan string, many)
+	for range many {
+		go func() { results <- show(check.Evaluate(context.Background(), broken())) }()
+	}
+	found := New().Evaluate(context.Background(), broken())
+	if len(found.Undecided) != 1 || found.Undecided[0].Policy != "restricted/app-armor" || len(found.Deny) != 1 {
+		t.Fatal(show(found))
+	}
+	for range many {
+		if got := <-results; got != show(found) {
+			t.Errorf("got %s, want %s", got, show(found))
+		}
+	}
+}
+
 // An input that is too much for the rules together is cut off at the one that is too much.
 func TestUnits_GroupsThatTakeTooMuchAreCutOffAtARule(t *testing.T) {
 	in := goodInput(builtin(t, "restricted"), builtin(t, "secrets"))
