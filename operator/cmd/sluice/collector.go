@@ -1,7 +1,6 @@
 package main
 
 import (
-	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -9,38 +8,42 @@ import (
 )
 
 const (
-	// heapFloor is the memory, in bytes, that the collector leaves alone: Go's own pace, in
-	// parts of what is alive, has a check of a thousand Workloads marked some forty times.
-	heapFloor = 50 << 20
+	// heapFloor is the heap, in bytes, below which nothing is collected: Go's own pace, in parts
+	// of what is alive, has a check of a thousand Workloads marked some forty times.
+	heapFloor = 32 << 20
 	// gcPercent is the pace above it, less than Go's own: a sixth less of memory than at 80,
 	// for a tenth more of processor time.
 	gcPercent = 60
-	// liveHeap is the metric of what the last collection found alive.
-	liveHeap = "/gc/heap/live:bytes"
 )
 
-// paceCollector has nothing collected before the process has heapFloor, and from then on by
-// gcPercent. Who sets GOGC or GOMEMLIMIT knows better.
+// paceCollector has nothing collected before the heap is heapFloor, and what is alive grow by
+// gcPercent where that is more. Who sets GOGC or GOMEMLIMIT knows better.
 func paceCollector() {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(heapFloor)
+	setPace()
 	onCollection()
 }
 
-// onCollection looks, after each collection, whether what is alive needs more than the floor
-// has room for: kept under it, the collector would run all the time.
+// onCollection sets the pace to the next collection, after each.
 func onCollection() {
 	runtime.AddCleanup(new([16]byte), func(struct{}) {
-		sample := []metrics.Sample{{Name: liveHeap}}
-		metrics.Read(sample)
-		if sample[0].Value.Uint64()*(100+gcPercent)/100 < heapFloor {
-			onCollection()
-			return
-		}
-		debug.SetGCPercent(gcPercent)
-		debug.SetMemoryLimit(math.MaxInt64)
+		setPace()
+		onCollection()
 	}, struct{}{})
+}
+
+// setPace tells Go when to collect next. It takes that in percent of what it goes through, and
+// not as a size: what the last collection found alive, stacks and globals.
+func setPace() {
+	scanned := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	metrics.Read(scanned)
+	live := int(scanned[0].Value.Uint64())
+	debug.SetGCPercent(percentFor(live, live+int(scanned[1].Value.Uint64()+scanned[2].Value.Uint64())))
+}
+
+// percentFor is the pace for so many bytes alive of a heap, and so many that are gone through.
+func percentFor(live, scanned int) int {
+	return max(gcPercent, (heapFloor-live)*100/max(scanned, 1<<20))
 }
