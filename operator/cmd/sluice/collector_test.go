@@ -1,46 +1,53 @@
 package main
 
 import (
+	"math"
+	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
 	"testing"
 )
 
-// The next collection is at the floor, or where what is alive has grown by gcPercent.
-func TestPercentFor_HasTheHeapGrowToTheFloorAtLeast(t *testing.T) {
+func TestLimitFor_LeavesRoomForMoreThanWhatIsAlive(t *testing.T) {
 	const mib = 1 << 20
-	for name, c := range map[string]struct{ live, scanned, want int }{
-		"nothing yet":           {0, 0, heapFloor * 100 / mib},
-		"little":                {4 * mib, 6 * mib, (heapFloor - 4*mib) * 100 / (6 * mib)},
-		"half of the floor":     {heapFloor / 2, heapFloor / 2, 100},
-		"nearly the floor":      {heapFloor - mib, heapFloor, gcPercent},
-		"more than the floor":   {4 * heapFloor, 4 * heapFloor, gcPercent},
-		"stacks that are large": {mib, heapFloor, (heapFloor - mib) * 100 / heapFloor},
+	for name, c := range map[string]struct{ limit, live, goal, want int64 }{
+		"little is alive":                   {memoryFloor, 10 * mib, 34 * mib, memoryFloor},
+		"as much as the limit has room for": {memoryFloor, 20 * mib, 32 * mib, memoryFloor},
+		"little room above what is alive":   {memoryFloor, 20 * mib, 22 * mib, memoryFloor + 10*mib},
+		"more than the limit":               {memoryFloor, 100 * mib, 40 * mib, memoryFloor + 120*mib},
+		"less than before":                  {memoryFloor + 120*mib, 100 * mib, 170 * mib, memoryFloor + 110*mib},
+		"little again":                      {memoryFloor + 120*mib, 10 * mib, 150 * mib, memoryFloor},
 	} {
-		if got := percentFor(c.live, c.scanned); got != c.want {
-			t.Errorf("%s: %d and not %d", name, got, c.want)
+		if got := limitFor(c.limit, c.live, c.goal); got != c.want {
+			t.Errorf("%s: %d MiB and not %d", name, got/mib, c.want/mib)
 		}
 	}
 }
 
-func TestPaceCollector_SetsTheFirstCollectionToo(t *testing.T) {
-	before := debug.SetGCPercent(100)
-	defer debug.SetGCPercent(before)
+// With more alive than the floor, the limit follows it. The collector runs in time of its own,
+// and what is run after it too.
+func TestPaceCollector_FollowsWhatIsAlive(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
 	paceCollector()
-	goal := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
-	if metrics.Read(goal); goal[0].Value.Uint64() < heapFloor*9/10 {
-		t.Errorf("the next collection is at %d bytes, and should be at %d", goal[0].Value.Uint64(), heapFloor)
+	if got := debug.SetMemoryLimit(-1); got != memoryFloor {
+		t.Fatalf("the limit is %d, and should be %d", got, memoryFloor)
 	}
+	held := make([]byte, 2*memoryFloor)
+	for debug.SetMemoryLimit(-1) < 3*memoryFloor && t.Context().Err() == nil {
+		runtime.GC()
+		runtime.Gosched()
+	}
+	runtime.KeepAlive(held)
 }
 
 func TestPaceCollector_LeavesAloneWhatWasSet(t *testing.T) {
-	before := debug.SetGCPercent(123)
-	defer debug.SetGCPercent(before)
+	defer debug.SetGCPercent(debug.SetGCPercent(123))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(math.MaxInt64))
 	t.Setenv("GOGC", "123")
 	paceCollector()
-	if got := debug.SetGCPercent(123); got != 123 {
-		t.Errorf("the pace is %d percent, and was set to 123", got)
+	if percent, limit := debug.SetGCPercent(123), debug.SetMemoryLimit(-1); percent != 123 || limit != math.MaxInt64 {
+		t.Errorf("%d percent, %d bytes", percent, limit)
 	}
 }
