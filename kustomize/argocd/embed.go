@@ -8,3 +8,9 @@ import "embed"
 //
 //go:embed resource_customizations
 var Customizations embed.FS
+
+// Access is what Argo CD may do in a cluster that it syncs a fleet into, as access.yaml, for a
+// fleet in the namespace shop.
+//
+//go:embed cluster/access.yaml
+var Access []byte

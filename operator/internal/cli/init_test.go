@@ -91,7 +91,7 @@ func TestInit_WritesAFleetThatPassesItsOwnCheck(t *testing.T) {
 		"--repository=https://git.example.com/shop/fleet.git").must(t, 0, "files are in")
 	d.checkAll(t)
 	tool(t, filepath.Join(d.dir, "fleet"), "actionlint", "-shellcheck=", "-pyflakes=")
-	for _, name := range []string{"argocd/project.yaml", "argocd/applicationset.yaml", ".github/workflows/promote.yml", "README.md"} {
+	for _, name := range []string{"argocd/project.yaml", "argocd/applicationset.yaml", "argocd/cluster/access.yaml", ".github/workflows/promote.yml", "README.md"} {
 		if _, err := os.Stat(filepath.Join(d.dir, "fleet", name)); err != nil {
 			t.Error(err)
 		}

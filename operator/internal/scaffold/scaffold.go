@@ -13,10 +13,12 @@ import (
 	"net/url"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"text/template"
 
+	"github.com/sluice-dev/sluice/kustomize/argocd"
 	workloadkustomize "github.com/sluice-dev/sluice/kustomize/components/workload-kustomize"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
@@ -122,7 +124,7 @@ func Files(o Options) (map[string][]byte, error) {
 		return f.template(strings.TrimPrefix(name, "templates/"))
 	})
 	if err == nil {
-		err = f.component()
+		err = errors.Join(f.component(), f.access())
 	}
 	return f.out, err
 }
@@ -144,6 +146,20 @@ func (f files) component() error {
 		}
 	}
 	return nil
+}
+
+// access is that of our own repository, for the fleet's own namespace.
+func (f files) access() error {
+	if !f.options.ArgoCD {
+		return nil
+	}
+	before, after, ok := bytes.Cut(argocd.Access, []byte("resourceNames: [shop]"))
+	if !ok {
+		return errors.New("kustomize/argocd/cluster/access.yaml does not list the namespace shop")
+	}
+	name, err := quote(f.options.Name)
+	f.out["argocd/cluster/access.yaml"] = slices.Concat(before, []byte("resourceNames: ["+name+"]"), after)
+	return err
 }
 
 // template fills one file in; those below overlays/ENV once for each environment. A

@@ -25,25 +25,22 @@ import (
 const deliverer = "argocd-fleet"
 
 // TestArgoCD_InAFleetsClusterItMayWriteTheFleetAndNothingElse asks a real API server what
-// the roles of kustomize/argocd/cluster come to.
+// the roles that sluice init writes, those of kustomize/argocd/cluster, come to.
 func TestArgoCD_InAFleetsClusterItMayWriteTheFleetAndNothingElse(t *testing.T) {
 	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
 	api := bareServer(t, root)
-	access, err := stage.Objects(root, filepath.Join("kustomize", "argocd", "cluster"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range append([]*unstructured.Unstructured{namespaceNamed(stage.OperatorNamespace), namespaceNamed("shop")}, access...) {
+	fleet, access := initialised(t, "orders")
+	for _, o := range append([]*unstructured.Unstructured{namespaceNamed(stage.OperatorNamespace), namespaceNamed("orders")}, access...) {
 		if err := api.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 	}
 
 	held := 0
-	for _, o := range initialised(t) {
+	for _, o := range fleet {
 		resource := authorizationv1.ResourceAttributes{Group: o.GroupVersionKind().Group, Resource: strings.ToLower(o.GetKind()) + "s", Namespace: o.GetNamespace(), Name: o.GetName()}
 		for _, verb := range []string{"create", "patch", "update", "delete"} {
 			if resource.Verb = verb; !allowed(t, api, resource) {
@@ -58,12 +55,12 @@ func TestArgoCD_InAFleetsClusterItMayWriteTheFleetAndNothingElse(t *testing.T) {
 
 	others := []authorizationv1.ResourceAttributes{
 		{Resource: "namespaces", Name: "kube-system"}, {Resource: "namespaces", Name: stage.OperatorNamespace},
-		{Resource: "namespaces", Name: "another-fleet"},
+		{Resource: "namespaces", Name: "shop"},
 		{Resource: "configmaps", Namespace: "kube-system", Name: "extension-apiserver-authentication"},
-		{Resource: "configmaps", Namespace: "shop", Name: "words"},
+		{Resource: "configmaps", Namespace: "orders", Name: "words"},
 		{Resource: "secrets", Namespace: stage.OperatorNamespace, Name: stage.SignerSecret},
 		{Group: "sluice.dev", Resource: "exemptions", Name: "all"},
-		{Group: "apps", Resource: "deployments", Namespace: "shop", Name: "web"},
+		{Group: "apps", Resource: "deployments", Namespace: "orders", Name: "web"},
 		{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: deliverer},
 		{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: "sluice"},
 	}
@@ -80,14 +77,14 @@ func TestArgoCD_InAFleetsClusterItMayWriteTheFleetAndNothingElse(t *testing.T) {
 
 	// The command of docs/argocd.md for a fleet with ConfigMaps of its own.
 	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "argocd-fleet-configmaps", Namespace: "shop"},
+		ObjectMeta: metav1.ObjectMeta{Name: "argocd-fleet-configmaps", Namespace: "orders"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "argocd-fleet-configmaps"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: deliverer, Namespace: stage.OperatorNamespace}},
 	}
 	if err := api.Create(t.Context(), binding); err != nil {
 		t.Fatal(err)
 	}
-	own := authorizationv1.ResourceAttributes{Verb: "patch", Resource: "configmaps", Namespace: "shop", Name: "words"}
+	own := authorizationv1.ResourceAttributes{Verb: "patch", Resource: "configmaps", Namespace: "orders", Name: "words"}
 	if !allowed(t, api, own) {
 		t.Error("with the role bound in its namespace it may not write ConfigMaps there")
 	}
@@ -136,15 +133,15 @@ func allowed(t *testing.T, api client.Client, what authorizationv1.ResourceAttri
 	return review.Status.Allowed
 }
 
-// initialised is what a new fleet has in its overlays.
-func initialised(t *testing.T) []overlay.Object {
+// initialised is what a new fleet has in its overlays, and what Argo CD may do for it.
+func initialised(t *testing.T, name string) (fleet []overlay.Object, access []*unstructured.Unstructured) {
 	t.Helper()
 	key, err := testkit.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
 	files, err := scaffold.Files(scaffold.Options{
-		Name: "shop", Registry: "registry.example.com/shop", Image: "registry.example.com/shop/web:1.0.0@" + testkit.DigestOf("web"),
+		Name: name, Registry: "registry.example.com/shop", Image: "registry.example.com/shop/web:1.0.0@" + testkit.DigestOf("web"),
 		KeyPEM: key.PublicPEM, ArgoCD: true, Repository: "https://git.example.com/platform/fleet.git",
 	})
 	if err != nil {
@@ -159,13 +156,15 @@ func initialised(t *testing.T) []overlay.Object {
 			t.Fatal(err)
 		}
 	}
-	var out []overlay.Object
 	for _, environment := range scaffold.Environments {
 		objects, err := overlay.Read(dir, filepath.Join(dir, "overlays", environment), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, objects...)
+		fleet = append(fleet, objects...)
 	}
-	return out
+	if access, err = stage.Objects(dir, filepath.Join("argocd", "cluster", "access.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	return fleet, access
 }
