@@ -62,16 +62,6 @@ func PushFleet(registry string, key *testkit.Key) (*Fleet, error) {
 	return f, nil
 }
 
-// Images are the images by digest, as `sluice attest` takes them.
-func (f *Fleet) Images() []string {
-	var out []string
-	for _, image := range signed {
-		repository, _, _ := strings.Cut(image, ":")
-		out = append(out, f.Registry+"/"+repository+"@"+f.digests[repository])
-	}
-	return out
-}
-
 // Attest signs with a key that each image passed an environment at a time.
 func (f *Fleet) Attest(key *testkit.Key, environment string, at time.Time) error {
 	for repository, digest := range f.digests {
