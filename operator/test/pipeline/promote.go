@@ -32,7 +32,11 @@ func promote(ctx context.Context, p *pipeline) error {
 			return fmt.Errorf("from %s to %s: %w", scaffold.Environments[i], to, err)
 		}
 	}
-	history, err := p.must(ctx, "", p.sluice(), "history", image, "--gate="+filepath.Join(p.overlays(), "prod"), "--gate="+p.keys(), p.mirror())
+	args := []string{"history", image, "--gate=" + p.keys(), p.mirror()}
+	for _, environment := range scaffold.Environments[1:] {
+		args = append(args, "--gate="+filepath.Join(p.overlays(), environment, "gate.yaml"))
+	}
+	history, err := p.must(ctx, "", p.sluice(), args...)
 	if err != nil {
 		return err
 	}
