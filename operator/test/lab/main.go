@@ -95,7 +95,8 @@ func up(ctx context.Context, o stage.Options, out, errOut io.Writer) error {
 }
 
 // furnish adds what somebody needs who tries it out: an image that nobody signed, the key
-// to sign it with, and the manifest of the Secrets that the Gate has public halves from.
+// to sign it with, those of the environments that the Gate names, and the manifest of the
+// Secrets that it has public halves from.
 func furnish(st *stage.Stage) error {
 	if _, err := st.Push("shop/hello:1.0.0"); err != nil {
 		return err
@@ -108,9 +109,11 @@ func furnish(st *stage.Stage) error {
 		}
 		signer = append(append(signer, "---\n"...), document...)
 	}
-	for name, content := range map[string][]byte{
-		"cosign.key": []byte(st.Key.PrivatePEM), "cosign.pub": []byte(st.Key.PublicPEM), "signer.yaml": signer,
-	} {
+	files := map[string][]byte{"cosign.key": []byte(st.Key.PrivatePEM), "cosign.pub": []byte(st.Key.PublicPEM), "signer.yaml": signer}
+	for environment, key := range st.Attestors {
+		files[stage.AttestorSecret(environment)+".key"] = []byte(key.PrivatePEM)
+	}
+	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(st.Cluster.Dir(), name), content, 0o600); err != nil {
 			return err
 		}

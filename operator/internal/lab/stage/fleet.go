@@ -93,7 +93,7 @@ func (s *Stage) attest(fleet *Fleet, guarded []*unstructured.Unstructured) ([]*u
 		}
 		g := &v1beta1.Gate{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, g); err != nil {
-			return nil, fmt.Errorf("Gate %s: %w", o.GetName(), err)
+			return nil, fmt.Errorf("read Gate %s: %w", o.GetName(), err)
 		}
 		if before := g.Spec.RequirePromotionFrom; before != nil {
 			key, err := s.attestor(before.Environment)
