@@ -40,7 +40,7 @@ func overlays(ctx context.Context, p *pipeline) error {
 				return err
 			}
 		}
-		if err := p.passes(ctx, folder, environment); err != nil {
+		if err := p.passes(ctx, folder, environment, os.Getenv("SARIF")); err != nil {
 			return err
 		}
 		before = environment
@@ -103,14 +103,15 @@ func (p *pipeline) check(ctx context.Context, folder, environment, format string
 	return p.run(ctx, "", p.sluice(), "check", filepath.Join(folder, environment), "--gate="+p.keys(), "--format="+format, p.mirror())
 }
 
-// passes wants an overlay to pass, and its report without findings.
-func (p *pipeline) passes(ctx context.Context, folder, environment string) error {
+// passes wants an overlay to pass, and its report without findings. The report is written to
+// the folder reports, if that is set.
+func (p *pipeline) passes(ctx context.Context, folder, environment, reports string) error {
 	out, err := p.check(ctx, folder, environment, "sarif")
 	if err != nil {
 		return err
 	}
-	if folder := os.Getenv("SARIF"); folder != "" { // also of what does not pass
-		err := errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, environment+".sarif"), []byte(out.Stdout), 0o644))
+	if reports != "" { // also of what does not pass
+		err := errors.Join(os.MkdirAll(reports, 0o755), os.WriteFile(filepath.Join(reports, environment+".sarif"), []byte(out.Stdout), 0o644))
 		if err != nil {
 			return err
 		}

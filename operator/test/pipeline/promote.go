@@ -154,7 +154,7 @@ func (p *pipeline) promotes(ctx context.Context, from, to, image string) error {
 	if !strings.Contains(string(text), "image: "+image+"\n") {
 		return fmt.Errorf("the overlay does not run %s:\n%s", image, text)
 	}
-	if err := p.passes(ctx, p.overlays(), to); err != nil {
+	if err := p.passes(ctx, p.overlays(), to, ""); err != nil {
 		return err
 	}
 	stepwise.Saw("make promote from " + from + " to " + to + " is refused before " + from + " attests the image, and taken after")
