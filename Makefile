@@ -21,6 +21,9 @@ PLATFORMS ?= linux/amd64 linux/arm64
 DIST ?= dist
 SIGN ?= --yes
 HELM_FLAGS ?=
+# Of a promotion: the overlays, and flags, such as --gate with the keys that the Gates name.
+FLEET ?= kustomize/overlays
+PROMOTE_FLAGS ?=
 # What the image trusts registries by; Fedora has it at /etc/pki/tls/certs/ca-bundle.crt.
 AUTHORITIES ?= /etc/ssl/certs/ca-certificates.crt
 IMAGETOOL = SOURCE_DATE_EPOCH=$(shell git log -1 --format=%ct) go run ./operator/packaging/image --version=$(VERSION) --authorities=$(AUTHORITIES)
@@ -124,7 +127,7 @@ release-notes: ## Write the changelog's part about VERSION to DIST
 
 .PHONY: promote
 promote: bin/sluice ## Propose what runs in FROM for TO, as a pull request where there is a token
-	bin/sluice promote --from=$(FROM) --to=$(TO) --overlays=kustomize/overlays
+	bin/sluice promote --from=$(FROM) --to=$(TO) --overlays=$(FLEET) $(PROMOTE_FLAGS)
 
 .PHONY: pipeline
 pipeline: build $(TOOLS)/cosign $(TOOLS)/helm $(TOOLS)/operator-verify ## Run the release and the promotion against a registry on this machine, and check what comes of it

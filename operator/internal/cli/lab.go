@@ -27,7 +27,8 @@ func labUpCommand() *cobra.Command {
 		Short: "Start a cluster that runs Sluice from an overlay, until interrupted",
 		Long: `Start etcd, kube-apiserver, kube-controller-manager, a node that only pretends to run
 pods, an OCI registry in memory with sample images, and the operator. The images are signed
-but for shop/hello:1.0.0; the key, of this one lab, is in its folder. Needs
+but for shop/hello:1.0.0, and have the evidence that the Gates of the overlay demand; the
+keys, of this one lab, are in its folder. Needs
 a clone of the repository, at or above the working directory, in which "make build tools"
 has run: it runs bin/lab of that clone, as make would what is in its Makefile.`,
 		Args: takes(0, 0),

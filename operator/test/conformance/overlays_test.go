@@ -2,12 +2,13 @@ package conformance
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -16,42 +17,102 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
+	"github.com/sluice-dev/sluice/operator/internal/scaffold"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
-// fleet serves the signed images of the sample fleet, and returns the registry and a file
-// with the key that signed them.
-func fleet(t *testing.T) (registry *testkit.Registry, signer string) {
+// environments in the order in which a digest goes through them.
+var environments = scaffold.Environments
+
+// served is the sample fleet in a registry, with the keys of who vouches for it.
+type served struct {
+	*stage.Fleet
+	attestors map[string]*testkit.Key
+	// keys is a folder with the Secrets that the overlays' Gates name, the public halves.
+	keys string
+}
+
+// fleetKeys are the keys that the overlays' Gates name, by the Secret that they are in. To
+// make one takes a second, so that all tests have the same.
+var fleetKeys = sync.OnceValues(func() (map[string]*testkit.Key, error) {
+	keys := map[string]*testkit.Key{stage.SignerSecret: nil}
+	for _, environment := range environments {
+		keys[stage.AttestorSecret(environment)] = nil
+	}
+	for name := range keys {
+		key, err := testkit.NewKey()
+		if err != nil {
+			return nil, err
+		}
+		keys[name] = key
+	}
+	return keys, nil
+})
+
+// fleet serves the signed images of the sample fleet. No environment has attested them.
+func fleet(t *testing.T) served {
 	t.Helper()
-	registry = testkit.NewRegistry(testkit.RegistryOptions{Referrers: true})
+	registry := testkit.NewRegistry(testkit.RegistryOptions{Referrers: true})
 	t.Cleanup(registry.Close)
-	key, err := testkit.NewKey()
+	keys, err := fleetKeys()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, image := range []string{"orders-db:15.3.0", "cache:7.2.4", "backup:1.2.0"} {
-		digest, err := testkit.PushImage(registry.Host()+"/shop/"+image, "shop/"+image)
+	f := served{attestors: map[string]*testkit.Key{}, keys: t.TempDir()}
+	for name, key := range keys {
+		content, err := stage.KeyManifest(name, key).MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
 		}
-		name, _, _ := strings.Cut(image, ":")
-		if err := key.SignTag(registry.Host()+"/shop/"+name, digest); err != nil {
+		if err := os.WriteFile(f.file(name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	signer = filepath.Join(t.TempDir(), "signer.yaml")
-	manifest, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Secret",
-		"metadata":   map[string]any{"name": stage.SignerSecret, "namespace": stage.OperatorNamespace},
-		"stringData": map[string]any{"cosign.pub": key.PublicPEM},
-	})
+	for _, environment := range environments {
+		f.attestors[environment] = keys[stage.AttestorSecret(environment)]
+	}
+	if f.Fleet, err = stage.PushFleet(registry.Host(), keys[stage.SignerSecret]); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// file is where a Secret of the folder is.
+func (f served) file(secret string) string { return filepath.Join(f.keys, secret+".json") }
+
+// without takes a Secret out of the folder.
+func (f served) without(t *testing.T, secret string) {
+	t.Helper()
+	if err := os.Remove(f.file(secret)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// passed signs that the fleet passed an environment some time ago.
+func (f served) passed(t *testing.T, environment string, ago time.Duration) {
+	t.Helper()
+	if err := f.Attest(f.attestors[environment], environment, time.Now().Add(-ago)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// check is what `sluice check` says of an overlay, by the keys of the folder.
+func (f served) check(t *testing.T, environment string) (code int, verdicts []gate.Verdict) {
+	t.Helper()
+	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(signer, manifest, 0o600); err != nil {
-		t.Fatal(err)
+	var stdout, stderr bytes.Buffer
+	code = cli.Main(t.Context(), []string{
+		"check", "--no-cache", filepath.Join(root, "kustomize", "overlays", environment), "--gate=" + f.keys, "--format=json",
+		"--registry-mirror=" + stage.Registry + "=" + f.Registry,
+	}, nil, &stdout, &stderr)
+	verdicts = decode(t, stdout.Bytes())
+	if len(verdicts) != 2 {
+		t.Fatalf("%d verdicts, exit code %d: the fleet has two Workloads: %s", len(verdicts), code, stderr.String())
 	}
-	return registry, signer
+	return code, verdicts
 }
 
 // TestReadme_ItsWorkloadPassesItsGate takes the two objects of the README as a reader
@@ -70,11 +131,11 @@ func TestReadme_ItsWorkloadPassesItsGate(t *testing.T) {
 		object, _, _ := strings.Cut(block, "```")
 		objects = append(objects, object)
 	}
-	registry, signer := fleet(t)
+	f := fleet(t)
 	objects = append(objects, "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {sluice.dev/environment: prod}}\n")
 	var stdout, stderr bytes.Buffer
 	code := cli.Main(t.Context(), []string{
-		"check", "-", "--gate=" + signer, "--format=json", "--registry-mirror=" + stage.Registry + "=" + registry.Host(),
+		"check", "-", "--gate=" + f.keys, "--format=json", "--registry-mirror=" + stage.Registry + "=" + f.Registry,
 	}, strings.NewReader(strings.Join(objects, "---\n")), &stdout, &stderr)
 	if code != 0 {
 		t.Fatalf("exit code %d: %s%s", code, stderr.String(), stdout.String())
@@ -85,34 +146,105 @@ func TestReadme_ItsWorkloadPassesItsGate(t *testing.T) {
 	}
 }
 
-// TestOverlays_PassTheirOwnGate checks each overlay as a pull request to it would be.
-func TestOverlays_PassTheirOwnGate(t *testing.T) {
-	root, err := clone.Root()
-	if err != nil {
+// TestOverlays_PassTheirOwnGateOnceTheOneBeforeAttested checks each overlay as a pull request
+// to it would be, before the images have evidence of the environment before, and after.
+func TestOverlays_PassTheirOwnGateOnceTheOneBeforeAttested(t *testing.T) {
+	f := fleet(t)
+	before := ""
+	for _, environment := range environments {
+		if before != "" {
+			f.denied(t, environment, "image has no evidence that it passed environment "+before)
+			f.passed(t, before, time.Hour)
+		}
+		f.allowed(t, environment, before)
+		before = environment
+	}
+}
+
+// TestOverlays_OnlyTheKeyOfTheEnvironmentBeforeVouches has the images attested by every
+// environment that is not asked, and for the one that is asked by who has no say in it.
+func TestOverlays_OnlyTheKeyOfTheEnvironmentBeforeVouches(t *testing.T) {
+	f := fleet(t)
+	f.passed(t, "dev", time.Hour)
+	f.passed(t, "ci", time.Hour)
+	f.passed(t, "prod", time.Hour)
+	f.denied(t, "prod", "image has no evidence that it passed environment e2e")
+	if err := f.Attest(f.attestors["ci"], "e2e", time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	registry, signer := fleet(t)
-	for _, environment := range []string{"dev", "ci", "e2e", "prod"} {
-		t.Run(environment, func(t *testing.T) {
-			var stdout, stderr bytes.Buffer
-			code := cli.Main(t.Context(), []string{
-				"check", "--no-cache", filepath.Join(root, "kustomize", "overlays", environment), "--gate=" + signer, "--format=json",
-				"--registry-mirror=" + stage.Registry + "=" + registry.Host(),
-			}, nil, &stdout, &stderr)
-			if code != 0 {
-				t.Fatalf("exit code %d: %s%s", code, stderr.String(), stdout.String())
-			}
-			verdicts := decode(t, stdout.Bytes())
-			if len(verdicts) != 2 {
-				t.Fatalf("%d verdicts; the fleet has two Workloads", len(verdicts))
-			}
-			for _, v := range verdicts {
-				if v.Outcome != gate.OutcomeAllow || v.Gate != environment || len(v.Warnings) != 0 {
-					t.Errorf("verdict: %s", v.Canonical())
-				}
-			}
-		})
+	f.denied(t, "prod", "signed by nobody that spec.requirePromotionFrom.authorities of gate prod names")
+	f.passed(t, "e2e", time.Hour)
+	f.allowed(t, "prod", "e2e")
+}
+
+// TestOverlays_WhatRanInProdMayComeBack: proof of e2e ages, and prod's own makes up for that.
+func TestOverlays_WhatRanInProdMayComeBack(t *testing.T) {
+	const old = 721 * time.Hour // within is 720h
+	f := fleet(t)
+	f.passed(t, "e2e", old)
+	f.denied(t, "prod", "is older than 720h0m0s")
+	f.passed(t, "prod", old)
+	f.allowed(t, "prod", "e2e")
+}
+
+// TestOverlays_AKeyThatNobodyBroughtIsNoDenial: what README has a user bring is what it takes.
+func TestOverlays_AKeyThatNobodyBroughtIsNoDenial(t *testing.T) {
+	f := fleet(t)
+	f.passed(t, "e2e", time.Hour)
+	f.without(t, stage.AttestorSecret("dev"))
+	f.without(t, stage.AttestorSecret("ci"))
+	f.without(t, stage.AttestorSecret("prod")) // is asked of what is older than within alone
+	f.allowed(t, "prod", "e2e")
+	f.without(t, stage.AttestorSecret("e2e"))
+	code, verdicts := f.check(t, "prod")
+	if code != cli.ExitUndecided {
+		t.Errorf("exit code %d without the key of e2e, want %d", code, cli.ExitUndecided)
 	}
+	for _, v := range verdicts {
+		if v.Outcome != gate.OutcomeError || !says(v, "e2e-attestor") {
+			t.Errorf("verdict: %s", v.Canonical())
+		}
+	}
+}
+
+// allowed wants both Workloads let through without a warning, every image by evidence of the
+// environment before: "" where there is none.
+func (f served) allowed(t *testing.T, environment, before string) {
+	t.Helper()
+	code, verdicts := f.check(t, environment)
+	if code != cli.ExitPass {
+		t.Errorf("overlay %s: exit code %d", environment, code)
+	}
+	for _, v := range verdicts {
+		if v.Outcome != gate.OutcomeAllow || v.Gate != environment || len(v.Warnings) != 0 {
+			t.Errorf("overlay %s: verdict: %s", environment, v.Canonical())
+		}
+		for _, image := range v.Images {
+			if image.PromotedFrom != before {
+				t.Errorf("overlay %s: %s is promoted from %q and not %q", environment, image.Image, image.PromotedFrom, before)
+			}
+		}
+	}
+}
+
+// denied wants both Workloads denied for the lack of evidence, and for nothing else.
+func (f served) denied(t *testing.T, environment, why string) {
+	t.Helper()
+	code, verdicts := f.check(t, environment)
+	if code != cli.ExitDenied {
+		t.Errorf("overlay %s: exit code %d", environment, code)
+	}
+	for _, v := range verdicts {
+		others := slices.ContainsFunc(v.Violations, func(f gate.Finding) bool { return f.Policy != "promotion" })
+		if v.Outcome != gate.OutcomeDeny || others || !says(v, why) {
+			t.Errorf("overlay %s: verdict: %s", environment, v.Canonical())
+		}
+	}
+}
+
+// says looks for a text in every violation, of which there has to be one.
+func says(v gate.Verdict, why string) bool {
+	return len(v.Violations) > 0 && !slices.ContainsFunc(v.Violations, func(f gate.Finding) bool { return !strings.Contains(f.Message, why) })
 }
 
 // TestBase_PassesThePolicies holds the operator's own Deployment against what it asks of

@@ -9,9 +9,11 @@ import (
 
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/lab"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
@@ -139,7 +141,27 @@ func reconcile(ctx context.Context, d *demo) error {
 		return err
 	}
 	fmt.Print(indent(table.Stdout))
+	if err := d.expectPromise(ctx, "cache"); err != nil {
+		return err
+	}
 	return stepwise.OK("every child is there; status has phase, conditions and the digests that run")
+}
+
+// expectPromise waits until status says when the environment will attest what runs, for the
+// next one to ask.
+func (d *demo) expectPromise(ctx context.Context, name string) error {
+	return d.eventually(ctx, name+" is about to be attested", func(ctx context.Context) (bool, error) {
+		w, err := d.workload(ctx, name)
+		if err != nil {
+			return false, err
+		}
+		c := meta.FindStatusCondition(w.Status.Conditions, v1beta1.ConditionPromoted)
+		if c == nil || c.Reason != "Soaking" {
+			return false, nil
+		}
+		fmt.Printf("   status of %s: %s: %s\n", name, c.Type, c.Message)
+		return true, nil
+	})
 }
 
 func (d *demo) expectChildren(ctx context.Context, name string, kinds []string) error {

@@ -95,18 +95,25 @@ func up(ctx context.Context, o stage.Options, out, errOut io.Writer) error {
 }
 
 // furnish adds what somebody needs who tries it out: an image that nobody signed, the key
-// to sign it with, and the manifest of the Secret that the Gate has the public half from.
+// to sign it with, those of the environments that the Gate names, and the manifest of the
+// Secrets that it has public halves from.
 func furnish(st *stage.Stage) error {
 	if _, err := st.Push("shop/hello:1.0.0"); err != nil {
 		return err
 	}
-	signer, err := yaml.Marshal(st.SignerManifest().Object)
-	if err != nil {
-		return fmt.Errorf("signer.yaml: %w", err)
+	var signer []byte
+	for _, secret := range st.PublicKeys() {
+		document, err := yaml.Marshal(secret.Object)
+		if err != nil {
+			return fmt.Errorf("signer.yaml: %w", err)
+		}
+		signer = append(append(signer, "---\n"...), document...)
 	}
-	for name, content := range map[string][]byte{
-		"cosign.key": []byte(st.Key.PrivatePEM), "cosign.pub": []byte(st.Key.PublicPEM), "signer.yaml": signer,
-	} {
+	files := map[string][]byte{"cosign.key": []byte(st.Key.PrivatePEM), "cosign.pub": []byte(st.Key.PublicPEM), "signer.yaml": signer}
+	for environment, key := range st.Attestors {
+		files[stage.AttestorSecret(environment)+".key"] = []byte(key.PrivatePEM)
+	}
+	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(st.Cluster.Dir(), name), content, 0o600); err != nil {
 			return err
 		}

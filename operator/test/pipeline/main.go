@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/lab"
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
 	"github.com/sluice-dev/sluice/operator/test/stepwise"
 )
 
@@ -27,6 +28,8 @@ type pipeline struct {
 	// image, chart and bundle that were pushed, by digest.
 	image, chart, bundle string
 	env                  []string
+	// release is the key that signs the sample fleet's images.
+	release *testkit.Key
 }
 
 func run(ctx context.Context) error {
@@ -75,9 +78,9 @@ var steps = []stepwise.Step[*pipeline]{
 	{Title: "Pack the chart and the OLM bundle for that digest, and push them", Run: pack},
 	{Title: "Sign all three, attest the image's SBOM and provenance", Run: sign},
 	{Title: "The gate takes the chart's Deployment, and no image that lacks any of it", Run: judge},
-	{Title: "The overlays are in order, and pass their Gates", Run: overlays},
+	{Title: "The overlays are in order, and pass their Gates with evidence of the environment before", Run: overlays},
 	{Title: "The CRDs break nothing that the last release accepted", Run: definitions},
-	{Title: "Evidence of ci and e2e is signed, and found by the next Gate", Run: promote},
+	{Title: "An image gets from dev to prod, attested in each environment before the next takes it", Run: promote},
 }
 
 // run runs a program in the root of the repository.

@@ -35,9 +35,6 @@ const (
 	Deployment        = "sluice-manager"
 )
 
-// signed are the images of the sample fleet.
-var signed = []string{"shop/orders-db:15.3.0", "shop/cache:7.2.4", "shop/backup:1.2.0"}
-
 // Options of a stage.
 type Options struct {
 	// Root of the repository.
@@ -54,7 +51,8 @@ type Options struct {
 	// older release, and objects that were made under it.
 	Older []*unstructured.Unstructured
 	// RegistryAddress of a registry that runs already and is dialled for Registry; empty: one
-	// is started, with the images of the sample fleet and a key that signed them.
+	// is started, with the images of the sample fleet, a key that signed them, and the keys
+	// and the evidence that the overlay's Gates name.
 	RegistryAddress string
 	// Dir for kubeconfig and logs; empty: temporary.
 	Dir string
@@ -70,6 +68,9 @@ type Stage struct {
 	// Key that signed the sample images and that the overlay's Gate trusts; nil where the
 	// registry is somebody else's.
 	Key *testkit.Key
+	// Attestors are the keys of environments, by name: of those whose evidence the overlay's
+	// Gates sign or demand. None where the registry is somebody else's.
+	Attestors map[string]*testkit.Key
 	// Manager is the operator's process, and ManagerURL where its health, and MetricsURL
 	// where its metrics are.
 	Manager                *lab.Process
@@ -129,28 +130,31 @@ func (s *Stage) up(ctx context.Context, o Options) error {
 		return err
 	}
 	if s.RegistryAddress = o.RegistryAddress; s.RegistryAddress == "" {
-		if err := s.startRegistry(); err != nil {
+		keys, err := s.startRegistry(guarded)
+		if err != nil {
 			return err
 		}
-		platform = append(platform, s.SignerManifest())
+		platform = append(platform, keys...)
 	}
 	return s.install(ctx, o, local, platform, guarded)
 }
 
-func (s *Stage) startRegistry() error {
+// startRegistry starts a registry with what is guarded in it, and returns the Secrets with
+// the keys that the Gates name.
+func (s *Stage) startRegistry(guarded []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	var err error
 	if s.RegistryAddress, s.stopRegistry, err = lab.StartRegistry(); err != nil {
-		return err
+		return nil, err
 	}
 	if s.Key, err = testkit.NewKey(); err != nil {
-		return fmt.Errorf("make a signing key: %w", err)
+		return nil, fmt.Errorf("make a signing key: %w", err)
 	}
-	for _, image := range signed {
-		if err := s.PushSigned(image); err != nil {
-			return err
-		}
+	fleet, err := PushFleet(s.RegistryAddress, s.Key)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	attestors, err := s.attest(fleet, guarded)
+	return append(attestors, s.SignerManifest()), err
 }
 
 // PushSigned pushes a small image under repository:tag and signs it with the Key.
@@ -249,11 +253,7 @@ func (s *Stage) StartManager(ctx context.Context) error {
 
 // SignerManifest is the Secret with the public key that the overlays' Gates name.
 func (s *Stage) SignerManifest() *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Secret",
-		"metadata":   map[string]any{"name": SignerSecret, "namespace": OperatorNamespace},
-		"stringData": map[string]any{"cosign.pub": s.Key.PublicPEM},
-	}}
+	return KeyManifest(SignerSecret, s.Key)
 }
 
 func operatorDeployment(objects []*unstructured.Unstructured) (*appsv1.Deployment, error) {
