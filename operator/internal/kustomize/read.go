@@ -21,6 +21,8 @@ func Read(raw []byte) (objects []*resource.Resource, err error) {
 	}()
 	factory := provider.NewDefaultDepProvider().GetResourceFactory()
 	if nodes, ok := unanchored(raw); ok {
+		// A file is read, and not built: only a build leaves out what is marked as local.
+		factory.IncludeLocalConfigs = true
 		if objects, err = factory.ResourcesFromRNodes(nodes); err == nil {
 			return objects, nil
 		}
@@ -41,6 +43,9 @@ func unanchored(raw []byte) ([]*yaml.RNode, bool) {
 		return nil, false
 	}
 	for _, n := range nodes {
+		if n.YNode().Kind != yaml.MappingNode {
+			return nil, false
+		}
 		if empty, _ := n.HasNilEntryInList(); empty || strings.HasSuffix(n.GetKind(), "List") || repeats(n.YNode()) {
 			return nil, false
 		}
@@ -48,15 +53,17 @@ func unanchored(raw []byte) ([]*yaml.RNode, bool) {
 	return nodes, true
 }
 
-// repeats says whether a key stands in a mapping twice.
+// repeats says whether a key stands in a mapping twice, or is one that Kustomize may take for
+// several: it resolves !!merge and "\x3c<" as it does <<, and writes null twice.
 func repeats(n *yaml.Node) bool {
 	if n.Kind == yaml.MappingNode {
 		seen := make(map[string]bool, len(n.Content)/2)
 		for i := 0; i < len(n.Content); i += 2 {
-			if n.Content[i].Kind != yaml.ScalarNode || seen[n.Content[i].Value] {
+			key := n.Content[i]
+			if key.Kind != yaml.ScalarNode || key.ShortTag() != yaml.NodeTagString || key.Value == "<<" || seen[key.Value] {
 				return true
 			}
-			seen[n.Content[i].Value] = true
+			seen[key.Value] = true
 		}
 	}
 	for _, child := range n.Content {

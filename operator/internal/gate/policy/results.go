@@ -61,12 +61,23 @@ func constantsOf(compiler *ast.Compiler) *frame {
 	for _, module := range compiler.Modules {
 		for _, rule := range module.Rules {
 			ref := rule.Ref()
-			if isConstant(rule) && ref.IsGround() && len(compiler.GetRulesExact(ref)) == 1 {
+			if isConstant(rule) && ref.IsGround() && isAlone(compiler, ref) {
 				f.add(hashOf(ref), ref).value = rule.Head.Value
 			}
 		}
 	}
 	return f
+}
+
+// isAlone says whether no other rule can say anything about a name: p[k] says something about
+// p.q too, and it is an error where it is not the same.
+func isAlone(compiler *ast.Compiler, ref ast.Ref) bool {
+	for i := 1; i < len(ref); i++ {
+		if len(compiler.GetRulesExact(ref[:i])) > 0 {
+			return false
+		}
+	}
+	return len(compiler.GetRulesExact(ref)) == 1
 }
 
 func isConstant(rule *ast.Rule) bool {

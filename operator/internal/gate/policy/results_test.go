@@ -116,3 +116,22 @@ names := [child.kind | some child in input.children]`)
 		}
 	}
 }
+
+// p[k] says something about p.q too: that both are there is an error, and not what p.q says.
+func TestResults_AConstantThatOthersContradictIsUndecided(t *testing.T) {
+	for _, text := range []string{
+		`limits.a := 1
+limits[kind] := 2 if { some kind in ["a"]; input.children }
+
+deny contains "too many" if limits.a > 1`,
+		`limits.a.b := 1
+limits[kind].b := 2 if { some kind in ["a"]; input.children }
+
+deny contains "too many" if limits.a.b > 1`,
+	} {
+		found := New().Evaluate(context.Background(), goodInput(house("package main\n\n"+text)))
+		if len(found.Undecided) != 1 || len(found.Deny) > 0 {
+			t.Errorf("%s\n%s", text, show(found))
+		}
+	}
+}
