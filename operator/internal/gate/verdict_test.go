@@ -277,8 +277,8 @@ func TestConfig_DigestChangesWithEverythingThatDecides(t *testing.T) {
 	}
 }
 
-func TestDigests_AreThoseOfConfigsAsTheyAreNow(t *testing.T) {
-	var digests gate.Digests
+func TestDigestMemo_SumsAreThoseOfConfigsAsTheyAreNow(t *testing.T) {
+	var digests gate.DigestMemo
 	one := baseConfig()
 	for range 2 {
 		if got, want := digests.Sum(&one), baseConfig().Digest(); got != want {

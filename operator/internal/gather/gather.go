@@ -49,7 +49,7 @@ type Judge struct {
 	// bundles are the policies from registries that were verified.
 	bundles *bundles
 	// digests of Gates, which are read in anew for each object and seldom change.
-	digests gate.Digests
+	digests gate.DigestMemo
 }
 
 // NewJudge makes a Judge.

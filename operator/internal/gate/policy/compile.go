@@ -26,7 +26,7 @@ type compiled struct {
 	rules []rule
 	// together asks all rules in one query; nil where each is asked by itself.
 	together *rego.PreparedEvalQuery
-	// constants are what rules say for every input.
+	// constants are what rules of the library say for every input; nil for other units.
 	constants *frame
 	// stuck counts evaluations that were left behind because they did not stop.
 	stuck atomic.Int32
@@ -101,7 +101,7 @@ func compileUnit(u unit) (_ *compiled, err error) {
 	meterCalls(compiler)
 	meterValues(compiler)
 	c, err := prepare(compiler, found, u.ours())
-	if err == nil {
+	if err == nil && u.ours() {
 		c.constants = constantsOf(compiler)
 	}
 	return c, err

@@ -133,5 +133,9 @@ deny contains "too many" if limits.a.b > 1`,
 		if len(found.Undecided) != 1 || len(found.Deny) > 0 {
 			t.Errorf("%s\n%s", text, show(found))
 		}
+		compiler := ast.MustCompileModules(map[string]string{"a.rego": "package main\n\n" + text, "b.rego": "package other\n\nword := \"x\""})
+		if keys := constantsOf(compiler).entries; len(keys) != 1 || keys[0].ref.String() != "data.other.word" {
+			t.Errorf("%s\nknown before: %v", text, keys)
+		}
 	}
 }

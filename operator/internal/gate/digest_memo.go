@@ -7,16 +7,16 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
-// Digests work out digests, each once: canonical JSON costs ten times what plain JSON does,
+// DigestMemo works out digests, each once: canonical JSON costs ten times what plain JSON does,
 // and by that it is told what was seen before. So what was changed has another. The zero
 // value is ready, and safe for concurrent use.
-type Digests struct {
+type DigestMemo struct {
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]string
 }
 
 // Sum is c.Digest(). The policy sets of c are Summed after it.
-func (d *Digests) Sum(c *Config) string {
+func (d *DigestMemo) Sum(c *Config) string {
 	for i := range c.Policies {
 		if c.Policies[i].Sum == "" {
 			c.Policies[i].Sum = d.of(c.Policies[i])
@@ -25,7 +25,7 @@ func (d *Digests) Sum(c *Config) string {
 	return d.of(c.identity())
 }
 
-func (d *Digests) of(v any) string {
+func (d *DigestMemo) of(v any) string {
 	seen := sha256.Sum256(plain(v))
 	d.mu.Lock()
 	known, ok := d.known[seen]
