@@ -45,7 +45,7 @@ demand what the one before signed. Until an image has that, they are denied.
 What no flag says is asked for on a terminal. The tag of --image is looked up, since ci,
 e2e and prod demand a digest.`,
 		Example: "  sluice init fleet --name shop --registry registry.example.com/shop --image registry.example.com/shop/web:1.0.0 --key cosign.pub --no-argocd\n" +
-			"  for e in dev ci e2e prod; do cosign generate-key-pair --output-key-prefix $e; done; sluice init fleet --name shop --registry registry.example.com/shop --key cosign.pub --attestors . --no-argocd",
+			"  sluice init fleet --name shop --registry registry.example.com/shop --key cosign.pub --attestors keys --no-argocd",
 		Args: takes(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.run(c.Context(), s, args[0])
