@@ -48,6 +48,10 @@ e2e and prod demand a digest.`,
 			"  sluice init fleet --name shop --registry registry.example.com/shop --key cosign.pub --attestors keys --no-argocd",
 		Args: takes(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
+			// A variable that is not set must not make a fleet that demands less.
+			if c.Flags().Changed("attestors") && o.attestors == "" {
+				return usage("--attestors is empty: name a folder, or leave the flag out")
+			}
 			return o.run(c.Context(), s, args[0])
 		},
 	}
