@@ -27,6 +27,7 @@ type initOptions struct {
 	registryFlags
 	scaffold.Options
 	key, trustedRoot      string
+	attestors             string
 	noArgoCD, noWorkflows bool
 }
 
@@ -38,11 +39,19 @@ func initCommand(s streams) *cobra.Command {
 		Long: `Write overlays for dev, ci, e2e and prod with their Gates, a first Workload, policies with
 tests, workflows and Argo CD's files into DIR, which has to be empty or not there.
 
+With --attestors each environment signs for what did well in it, and ci, e2e and prod
+demand what the one before signed. Until an image has that, they are denied.
+
 What no flag says is asked for on a terminal. The tag of --image is looked up, since ci,
 e2e and prod demand a digest.`,
-		Example: "  sluice init fleet --name shop --registry registry.example.com/shop --image registry.example.com/shop/web:1.0.0 --key cosign.pub --no-argocd",
-		Args:    takes(1, 1),
+		Example: "  sluice init fleet --name shop --registry registry.example.com/shop --image registry.example.com/shop/web:1.0.0 --key cosign.pub --no-argocd\n" +
+			"  sluice init fleet --name shop --registry registry.example.com/shop --key cosign.pub --attestors keys --no-argocd",
+		Args: takes(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
+			// A variable that is not set must not make a fleet that demands less.
+			if c.Flags().Changed("attestors") && o.attestors == "" {
+				return usage("--attestors is empty: name a folder, or leave the flag out")
+			}
 			return o.run(c.Context(), s, args[0])
 		},
 	}
@@ -53,6 +62,7 @@ e2e and prod demand a digest.`,
 	c.Flags().StringVar(&o.Issuer, "issuer", "", "in place of a key: issuer of the signer's identity")
 	c.Flags().StringVar(&o.Subject, "subject", "", "in place of a key: subject of the signer's certificate")
 	c.Flags().StringVar(&o.trustedRoot, "trusted-root", "", "trusted_root.json to verify certificates against (default: that of the public Sigstore)")
+	c.Flags().StringVar(&o.attestors, "attestors", "", "folder with dev.pub, ci.pub, e2e.pub and prod.pub, the public keys that the environments sign with")
 	c.Flags().StringVar(&o.Repository, "repository", "", "URL that Argo CD clones the fleet from")
 	c.Flags().BoolVar(&o.noArgoCD, "no-argocd", false, "leave Argo CD's files out")
 	c.Flags().BoolVar(&o.noWorkflows, "no-workflows", false, "leave the workflows of GitHub Actions out")
@@ -86,15 +96,14 @@ func (o *initOptions) run(ctx context.Context, s streams, dir string) error {
 			return usage("%s: %w", file.flag, err)
 		}
 	}
+	if err := o.readAttestors(); err != nil {
+		return err
+	}
 	if o.Image == "" && o.Registry != "" {
 		o.Image = o.Registry + "/web:1.0.0"
 	}
 	if faults := o.Faults(); len(faults) > 0 {
-		e := &exit{code: ExitUsage, err: errors.New("what is needed to write a fleet is not there, or not right")}
-		for _, fault := range faults {
-			e.details = append(e.details, fault.Error())
-		}
-		return e
+		return missing(faults)
 	}
 	if err := o.pin(ctx); err != nil {
 		return err
@@ -106,8 +115,49 @@ func (o *initOptions) run(ctx context.Context, s streams, dir string) error {
 	if err := writeFiles(dir, files); err != nil {
 		return usage("%w", err)
 	}
-	_, err = fmt.Fprintf(s.out, "%d files are in %s. Next:\n  cd %[2]s && git init && sluice check overlays/prod\n", len(files), redact.Text(dir, limits.ErrorBytes))
+	_, err = io.WriteString(s.out, o.next(len(files), redact.Text(dir, limits.ErrorBytes)))
 	return err
+}
+
+// missing names all that is wrong at once.
+func missing(faults []error) error {
+	e := &exit{code: ExitUsage, err: errors.New("what is needed to write a fleet is not there, or not right")}
+	for _, fault := range faults {
+		e.details = append(e.details, fault.Error())
+	}
+	return e
+}
+
+// next is what was written, what it demands, and what to do about it.
+func (o *initOptions) next(files int, dir string) string {
+	if len(o.Attestors) == 0 {
+		return fmt.Sprintf("%d files are in %s. Next:\n  cd %[2]s && git init && sluice check overlays/prod\n"+
+			"No environment demands signed evidence of the one before: give --attestors, a folder with a public key for each, to have that.\n", files, dir)
+	}
+	return fmt.Sprintf("%d files are in %s. ci, e2e and prod are denied until the image has evidence of the environment before. The operators sign it,\n"+
+		"each with the key in Secret ENV-attestor of its cluster (README.md), or you do, environment by environment. Next:\n"+
+		"  cd %[2]s && git init && sluice check overlays/dev\n"+
+		"  sluice attest %s --environment dev --key KEYS/dev.key && sluice check overlays/ci\n", files, dir, o.Image)
+}
+
+// readAttestors reads the key of each environment from the folder that was named, if any.
+func (o *initOptions) readAttestors() error {
+	if o.attestors == "" {
+		return nil
+	}
+	var faults []error
+	o.Attestors = map[string]string{}
+	for _, environment := range scaffold.Environments {
+		var key string
+		if err := readFile(filepath.Join(o.attestors, scaffold.KeyFile(environment)), &key); err != nil {
+			faults = append(faults, fmt.Errorf("--attestors: %w", err))
+		}
+		o.Attestors[environment] = key
+	}
+	if len(faults) > 0 {
+		return missing(faults)
+	}
+	return nil
 }
 
 // vacant refuses a folder that has anything in it.
@@ -151,7 +201,9 @@ func (o *initOptions) ask(s streams) error {
 		return nil
 	}
 	in := bufio.NewReader(io.LimitReader(s.in, limits.SourceFileBytes))
-	noKey := func() bool { return o.key == "" && o.Issuer == "" && o.Subject == "" }
+	noKey, noURL := o.key == "" && o.Issuer == "" && o.Subject == "", o.ArgoCD && o.Repository == ""
+	// A fleet without attestors is whole: that alone is nothing to hold a script up for.
+	asks := o.Name == "" || o.Registry == "" || o.Image == "" || noKey || noURL
 	for _, q := range []struct {
 		text string
 		into *string
@@ -160,8 +212,9 @@ func (o *initOptions) ask(s streams) error {
 		{"Name of the fleet, which is its namespace too: ", &o.Name, o.Name == ""},
 		{"Registry with a path, such as registry.example.com/shop: ", &o.Registry, o.Registry == ""},
 		{"Image of the first Workload (empty: web:1.0.0 of the registry): ", &o.Image, o.Image == ""},
-		{"File with the signer's public key (empty: signed by identity): ", &o.key, noKey()},
-		{"URL that Argo CD clones the fleet from (empty: no Argo CD): ", &o.Repository, o.ArgoCD && o.Repository == ""},
+		{"File with the signer's public key (empty: signed by identity): ", &o.key, noKey},
+		{"Folder with dev.pub, ci.pub, e2e.pub and prod.pub, which the environments sign with (empty: none demands evidence): ", &o.attestors, asks && o.attestors == ""},
+		{"URL that Argo CD clones the fleet from (empty: no Argo CD): ", &o.Repository, noURL},
 	} {
 		if err := prompt(s, in, q.text, q.into, q.when); err != nil {
 			return err

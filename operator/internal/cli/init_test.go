@@ -161,6 +161,7 @@ func TestInit_RefusesWithoutWriting(t *testing.T) {
 		"no URL for Argo CD":            {append([]string{"@new"}, good[:5]...), 2, "--repository"},
 		"an image from elsewhere":       {append([]string{"@new"}, append(slices.Clone(good), "--image=other.example.com/web@sha256:"+strings.Repeat("0", 64))...), 2, "not below"},
 		"a registry without a host":     {append([]string{"@new"}, append(slices.Clone(good), "--registry=shop")...), 2, "--registry"},
+		"attestors without a name":      {append([]string{"@new"}, append(slices.Clone(good), "--attestors=")...), 2, "--attestors is empty"},
 		"a version of shell":            {append([]string{"@new"}, append(slices.Clone(good), "--sluice-version=$(id)")...), 2, "--sluice-version"},
 		"an image that there is not":    {append([]string{"@new"}, append(slices.Clone(good), "--image="+host+"/shop/gone:1")...), 3, "its digest is not known"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"embed"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -39,6 +40,10 @@ type Options struct {
 	// KeyPEM is the public key of the signer. Without one it is Issuer and Subject.
 	KeyPEM          string
 	Issuer, Subject string
+	// Attestors are the public keys that the environments sign evidence with, by environment:
+	// one for each, or none. With them each Gate signs for what does well in its environment,
+	// and demands what the one before signed.
+	Attestors map[string]string
 	// TrustedRoot is a trusted_root.json; empty means the public Sigstore's.
 	TrustedRoot string
 	// ArgoCD writes an AppProject and an ApplicationSet that sync from Repository, a URL.
@@ -78,6 +83,7 @@ func (o Options) Faults() []error {
 	if err := o.authorityFault(); err != nil {
 		faults = append(faults, err)
 	}
+	faults = append(faults, o.attestorFaults()...)
 	if u, err := url.Parse(o.Repository); o.ArgoCD && (err != nil || u.Host == "" && !strings.Contains(o.Repository, "@")) {
 		add("--repository=%q has to be the URL that Argo CD clones the fleet from; leave Argo CD out with --no-argocd", o.Repository)
 	}
@@ -104,6 +110,40 @@ func (o Options) authorityFault() error {
 	}
 	return nil
 }
+
+// attestorFaults are those of each key, and of two that are one. A key speaks for one
+// environment: its whole is in that one's cluster, where whoever reads it signs for all
+// that the key counts for.
+func (o Options) attestorFaults() []error {
+	if len(o.Attestors) == 0 {
+		return nil
+	}
+	var faults []error
+	for i, environment := range Environments {
+		key := o.Attestors[environment]
+		if err := signature.ValidateKey(key); err != nil {
+			faults = append(faults, fmt.Errorf("--attestors: %s: %w", KeyFile(environment), err))
+			continue
+		}
+		if signature.SameKey(key, o.KeyPEM) {
+			faults = append(faults, fmt.Errorf("--attestors: %s is the key of --key: whoever reads it in the cluster of %s could sign images; make a key pair of its own for it", KeyFile(environment), environment))
+		}
+		for _, other := range Environments[:i] {
+			if signature.SameKey(key, o.Attestors[other]) {
+				faults = append(faults, fmt.Errorf("--attestors: %s and %s are one key: a key speaks for one environment; make a key pair of its own for each", KeyFile(other), KeyFile(environment)))
+			}
+		}
+	}
+	return faults
+}
+
+// KeyFile is the name of the file of --attestors with an environment's public key, as
+// `cosign generate-key-pair --output-key-prefix ENVIRONMENT` calls it.
+func KeyFile(environment string) string { return environment + ".pub" }
+
+// soaks are how long a Workload has to do well in an environment before that signs for its
+// images: those of our own overlays.
+var soaks = map[string]string{"dev": "10m", "ci": "10m", "e2e": "30m", "prod": "1h"}
 
 //go:embed all:templates
 var templates embed.FS
@@ -187,6 +227,8 @@ type values struct {
 	// Strict environments demand digests, and Reliable ones two replicas.
 	Strict, Reliable  bool
 	Repo, Tag, Digest string // of the image
+	// Before and After are the environments next to this one, if there are any.
+	Before, After, Soak string
 }
 
 func (f files) fill(name, target, environment string) error {
@@ -194,7 +236,7 @@ func (f files) fill(name, target, environment string) error {
 	if err != nil {
 		return err
 	}
-	t, err := template.New(name).Delims("[[", "]]").Option("missingkey=error").Funcs(template.FuncMap{"quote": quote, "indent": indent}).Parse(string(raw))
+	t, err := template.New(name).Delims("[[", "]]").Option("missingkey=error").Funcs(template.FuncMap{"quote": quote, "indent": indent, "publicKey": publicKey}).Parse(string(raw))
 	if err != nil {
 		return err
 	}
@@ -205,7 +247,11 @@ func (f files) fill(name, target, environment string) error {
 	var out bytes.Buffer
 	v := values{
 		Options: f.options, Environment: environment, Strict: environment != "dev", Reliable: environment == "e2e" || environment == "prod",
-		Repo: image.Repository, Tag: image.Tag, Digest: image.Digest,
+		Repo: image.Repository, Tag: image.Tag, Digest: image.Digest, Soak: soaks[environment],
+	}
+	if i := slices.Index(Environments, environment); i >= 0 {
+		around := slices.Concat([]string{""}, Environments, []string{""})
+		v.Before, v.After = around[i], around[i+2]
 	}
 	if err := t.Execute(&out, v); err != nil {
 		return err
@@ -218,6 +264,15 @@ func (f files) fill(name, target, environment string) error {
 func quote(s string) (string, error) {
 	raw, err := json.Marshal(s)
 	return string(raw), err
+}
+
+// publicKey is the key of a PEM file and nothing else that stands there.
+func publicKey(text string) (string, error) {
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return "", errors.New("not a PEM public key")
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})), nil
 }
 
 // indent is a block of text, each line behind n spaces.

@@ -133,16 +133,21 @@ func allowed(t *testing.T, api client.Client, what authorizationv1.ResourceAttri
 	return review.Status.Allowed
 }
 
-// initialised is what a new fleet has in its overlays, and what Argo CD may do for it.
+// initialised is what a new fleet with attestors has in its overlays, and what Argo CD may
+// do for it.
 func initialised(t *testing.T, name string) (fleet []overlay.Object, access []*unstructured.Unstructured) {
 	t.Helper()
-	key, err := testkit.NewKey()
+	keys, err := fleetKeys()
 	if err != nil {
 		t.Fatal(err)
 	}
+	attestors := map[string]string{}
+	for _, environment := range scaffold.Environments {
+		attestors[environment] = keys[stage.AttestorSecret(environment)].PublicPEM
+	}
 	files, err := scaffold.Files(scaffold.Options{
 		Name: name, Registry: "registry.example.com/shop", Image: "registry.example.com/shop/web:1.0.0@" + testkit.DigestOf("web"),
-		KeyPEM: key.PublicPEM, ArgoCD: true, Repository: "https://git.example.com/platform/fleet.git",
+		KeyPEM: keys[stage.SignerSecret].PublicPEM, Attestors: attestors, ArgoCD: true, Repository: "https://git.example.com/platform/fleet.git",
 	})
 	if err != nil {
 		t.Fatal(err)

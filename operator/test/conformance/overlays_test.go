@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -310,4 +311,61 @@ func TestComponents_CertManagerReplacesTheOwnCertificates(t *testing.T) {
 	if !found["Certificate"] || !found["Issuer"] {
 		t.Errorf("kinds: %v", found)
 	}
+}
+
+// TestOverlays_AFleetOfInitIsTheSameChain wants what sluice init --attestors writes to
+// demand and to sign what our own overlays do; only where a public key is differs.
+func TestOverlays_AFleetOfInitIsTheSameChain(t *testing.T) {
+	root, err := clone.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, _ := initialised(t, "orders")
+	held := 0
+	for _, o := range made {
+		if o.GetKind() != "Gate" {
+			continue
+		}
+		environment, _, err := unstructured.NestedString(o.Object, "spec", "environment")
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, err := stage.Objects(root, filepath.Join("kustomize", "overlays", environment, "gate.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, want := chained(t, o.Object), chained(t, own[0].Object)
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: sluice init writes %v, and our own overlay has %v", environment, got, want)
+		}
+		held++
+	}
+	if held != len(environments) {
+		t.Errorf("%d Gates were looked at", held)
+	}
+}
+
+// chained is what a Gate demands of the environment before and signs, without public keys.
+func chained(t *testing.T, gate map[string]any) map[string]any {
+	t.Helper()
+	out := map[string]any{}
+	for _, name := range []string{"requirePromotionFrom", "attest"} {
+		part, found, err := unstructured.NestedMap(gate, "spec", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !found {
+			continue
+		}
+		authorities, _, err := unstructured.NestedSlice(part, "authorities")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range authorities {
+			delete(a.(map[string]any), "key")
+		}
+		part["authorities"] = authorities
+		out[name] = part
+	}
+	return out
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/evidence"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
+	"github.com/sluice-dev/sluice/operator/internal/scaffold"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 	"github.com/sluice-dev/sluice/operator/test/stepwise"
 )
@@ -37,25 +39,28 @@ func (w *world) buildSigned(tag string) (release, error) {
 	return r, w.release.SignBundle(w.registry+"/"+fleetName+"/web", r.digest)
 }
 
-// makeFleet writes the fleet's repository with sluice init, and has each Gate
-// attest, and but for dev's demand evidence of the environment before.
+// makeFleet writes the fleet's repository with sluice init: each Gate attests, and but for
+// dev's demands evidence of the environment before.
 func (w *world) makeFleet(ctx context.Context) error {
 	public := filepath.Join(w.dir, "release.pub")
 	if err := os.WriteFile(public, []byte(w.release.PublicPEM), 0o600); err != nil {
 		return err
 	}
+	for _, e := range w.environments {
+		if err := os.WriteFile(filepath.Join(w.dir, scaffold.KeyFile(e.name)), []byte(e.key.PublicPEM), 0o600); err != nil {
+			return err
+		}
+	}
 	out, err := w.command(ctx, w.dir, nil, filepath.Join(w.root, "bin", "sluice"), "init", w.repository.dir,
-		"--name="+fleetName, "--registry="+stage.Registry+"/"+fleetName, "--image="+w.first.String(), "--key="+public,
+		"--name="+fleetName, "--registry="+stage.Registry+"/"+fleetName, "--image="+w.first.String(), "--key="+public, "--attestors="+w.dir,
 		"--repository="+w.repository.url, "--registry-mirror="+stage.Registry+"="+w.registry)
 	if _, err := stepwise.Must(out, err); err != nil {
 		return err
 	}
-	var before *environment
 	for _, e := range w.environments {
-		if err := w.demandEvidence(e, before); err != nil {
+		if err := w.shorten(e); err != nil {
 			return err
 		}
-		before = e
 	}
 	return nil
 }
@@ -64,27 +69,19 @@ func (w *world) makeFleet(ctx context.Context) error {
 // instant; what it means is tested beside the operator.
 const soak = "2s"
 
-// demandEvidence has an environment's Gate attest what does well in it, and demand what the
-// one before signed; the first has none before it.
-func (w *world) demandEvidence(e, before *environment) error {
+var written = regexp.MustCompile(`(?m)^    soak: .*$`)
+
+// shorten has an environment's Gate attest after an instant.
+func (w *world) shorten(e *environment) error {
 	name := "overlays/" + e.name + "/gate.yaml"
 	text, err := w.repository.read(name)
 	if err != nil {
 		return err
 	}
-	text += fmt.Sprintf("  attest:\n    soak: %s\n    key:\n      secret: {name: %s, namespace: %s, key: cosign.key}\n", soak, attestorSecret, stage.OperatorNamespace)
-	if before != nil {
-		key := strings.ReplaceAll(strings.TrimSpace(before.key.PublicPEM), "\n", "\n            ")
-		text += fmt.Sprintf(`  requirePromotionFrom:
-    environment: %s
-    authorities:
-      - name: %[1]s-attestor
-        key:
-          inline: |
-            %[2]s
-`, before.name, key)
+	if n := len(written.FindAllString(text, -1)); n != 1 {
+		return fmt.Errorf("%s has %d soaks, and should have one", name, n)
 	}
-	return w.repository.write(name, text)
+	return w.repository.write(name, written.ReplaceAllString(text, "    soak: "+soak))
 }
 
 // setImage is the overlay's own edit: which image runs in an environment.

@@ -25,9 +25,6 @@ import (
 // fleetName is the fleet's name, and that of its namespace.
 const fleetName = "shop"
 
-// attestorSecret is the Secret with the key that an environment signs with, in its cluster.
-const attestorSecret = "attestor"
-
 // environment is a cluster of its own: so the fleet is the one that sluice init writes,
 // and the key that signs for an environment is in no other one.
 type environment struct {
@@ -136,7 +133,7 @@ func (w *world) startCluster(ctx context.Context, e *environment) error {
 	}
 	secret := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret",
-		"metadata":   map[string]any{"name": attestorSecret, "namespace": stage.OperatorNamespace},
+		"metadata":   map[string]any{"name": stage.AttestorSecret(e.name), "namespace": stage.OperatorNamespace},
 		"stringData": map[string]any{"cosign.key": e.key.PrivatePEM, "cosign.password": ""},
 	}}
 	if err := e.stage.Cluster.Apply(ctx, []*unstructured.Unstructured{secret}); err != nil {
