@@ -118,7 +118,7 @@ func (r *rooted) Glob(pattern string) ([]string, error) {
 func (r *rooted) ReadFile(name string) ([]byte, error) {
 	p := inside(name)
 	if r.files++; r.files > limits.SourceFiles {
-		r.over = fmt.Errorf("read %s: more than %d files (limits.SourceFiles)", r.shown(p), limits.SourceFiles)
+		r.over = fmt.Errorf("read %s: more than %d files (limits.SourceFiles); put several objects into a file, or check parts of it", r.shown(p), limits.SourceFiles)
 		return nil, r.over
 	}
 	if raw, ok := r.content[p]; ok {

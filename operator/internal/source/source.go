@@ -28,6 +28,8 @@ type Sources struct {
 	documents map[string][]*yaml.Node
 	layers    map[string]*layer
 	ways      map[string][][]*layer
+	// names are the files by how they are shown, made when they are first asked for.
+	names map[string][]string
 }
 
 // New makes Sources of files by their path below a root. top is the folder that was built
@@ -186,10 +188,7 @@ func (s *Sources) Contents(file string) []any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []any
-	for name := range s.files {
-		if s.shown(name) != file {
-			continue
-		}
+	for _, name := range s.named(file) {
 		for _, doc := range s.parsed(name) {
 			out = append(out, value(doc))
 			each(doc, func(n *yaml.Node) {
@@ -202,6 +201,18 @@ func (s *Sources) Contents(file string) []any {
 		}
 	}
 	return out
+}
+
+// named are the files that are shown by a name.
+func (s *Sources) named(shown string) []string {
+	if s.names == nil {
+		s.names = make(map[string][]string, len(s.files))
+		for name := range s.files {
+			as := s.shown(name)
+			s.names[as] = append(s.names[as], name)
+		}
+	}
+	return s.names[shown]
 }
 
 func each(n *yaml.Node, do func(*yaml.Node)) {

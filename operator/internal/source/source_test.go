@@ -310,3 +310,27 @@ func TestFind_ShowsNoLineOfALongerText(t *testing.T) {
 		}
 	}
 }
+
+// Every finding asks for what its file holds: with each file looked at for each of them, a
+// fleet of which much is denied would take the square of its size.
+func TestContents_LooksAtTheNamesOnce(t *testing.T) {
+	const n = 50
+	files := map[string][]byte{}
+	for i := range n {
+		files[fmt.Sprintf("%d.yaml", i)] = fmt.Appendf(nil, "a: %d\n---\nb: %d\n", i, i)
+	}
+	asked := 0
+	sources := source.New(files, "", func(name string) string { asked++; return "shown/" + name })
+	for i := range n {
+		got := fmt.Sprint(sources.Contents(fmt.Sprintf("shown/%d.yaml", i)))
+		if want := fmt.Sprintf("[map[a:%d] map[b:%d]]", i, i); got != want {
+			t.Errorf("file %d holds %s, want %s", i, got, want)
+		}
+	}
+	if got := sources.Contents("0.yaml"); got != nil {
+		t.Errorf("a name that is not shown so holds %v", got)
+	}
+	if asked != n {
+		t.Errorf("names of %d files were asked for %d times", n, asked)
+	}
+}

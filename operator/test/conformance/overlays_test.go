@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/cli"
 	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
@@ -170,12 +172,80 @@ func TestOverlays_OnlyTheKeyOfTheEnvironmentBeforeVouches(t *testing.T) {
 	f.passed(t, "ci", time.Hour)
 	f.passed(t, "prod", time.Hour)
 	f.denied(t, "prod", "image has no evidence that it passed environment e2e")
+	if err := f.Attest(f.attestors["e2e"], "ci", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	f.denied(t, "prod", "evidence is of environment ci, and not of environment e2e")
 	if err := f.Attest(f.attestors["ci"], "e2e", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	f.denied(t, "prod", "signed by nobody that spec.requirePromotionFrom.authorities of gate prod names")
 	f.passed(t, "e2e", time.Hour)
 	f.allowed(t, "prod", "e2e")
+}
+
+// TestOverlays_EachAttestsForTheNext holds the two ends of a step together: what an operator
+// signs with in one cluster is what the Gate of the next believes, and nobody else there does.
+func TestOverlays_EachAttestsForTheNext(t *testing.T) {
+	before := ""
+	for _, environment := range environments {
+		g := gateOf(t, environment)
+		if g.Spec.Environment != environment || g.Spec.Attest == nil || g.Spec.Attest.Key.Secret == nil {
+			t.Fatalf("Gate of %s is of environment %q and attests by %+v", environment, g.Spec.Environment, g.Spec.Attest)
+		}
+		if own := attestorKey(environment, "cosign.key"); *g.Spec.Attest.Key.Secret != own {
+			t.Errorf("Gate of %s signs with %+v and not %+v", environment, *g.Spec.Attest.Key.Secret, own)
+		}
+		if demand := g.Spec.RequirePromotionFrom; before == "" {
+			if demand != nil {
+				t.Errorf("Gate of %s, the first, demands evidence of %s", environment, demand.Environment)
+			}
+		} else if demand == nil || demand.Environment != before || len(demand.Authorities) != 1 || !isHalfOf(demand.Authorities[0], before) {
+			t.Errorf("Gate of %s demands %+v, want evidence of %s by its key", environment, demand, before)
+		}
+		for _, authority := range g.Spec.Attest.Authorities {
+			if !isHalfOf(authority, environment) {
+				t.Errorf("Gate of %s believes authority %s of its own environment", environment, authority.Name)
+			}
+		}
+		before = environment
+	}
+}
+
+// gateOf is the Gate of an overlay.
+func gateOf(t *testing.T, environment string) *v1beta1.Gate {
+	t.Helper()
+	root, err := clone.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := overlay.Read("", filepath.Join(root, "kustomize", "overlays", environment), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if o.GetKind() != v1beta1.GateKind {
+			continue
+		}
+		g := &v1beta1.Gate{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, g); err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	t.Fatalf("overlay %s has no Gate", environment)
+	return nil
+}
+
+// isHalfOf says whether an authority is the public half of an environment's key.
+func isHalfOf(a v1beta1.Authority, environment string) bool {
+	return a.Key != nil && a.Key.Secret != nil && *a.Key.Secret == attestorKey(environment, "cosign.pub")
+}
+
+// attestorKey names a half of an environment's key.
+func attestorKey(environment, half string) v1beta1.SecretKeyRef {
+	at := v1beta1.NamespacedName{Name: stage.AttestorSecret(environment), Namespace: stage.OperatorNamespace}
+	return v1beta1.SecretKeyRef{NamespacedName: at, Key: half}
 }
 
 // TestOverlays_WhatRanInProdMayComeBack: proof of e2e ages, and prod's own makes up for that.

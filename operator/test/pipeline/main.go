@@ -49,6 +49,7 @@ func run(ctx context.Context) error {
 	defer os.RemoveAll(dist)
 	p := &pipeline{root: root, dist: dist, registry: address, repository: address + "/sluice"}
 	p.env = []string{
+		"LC_ALL=C", // make's words for an error are looked for
 		"COSIGN_PASSWORD=", "DIST=" + dist, "VERSION=" + version, "REPOSITORY=" + p.repository, "HELM_FLAGS=--plain-http",
 		"PLATFORMS=" + platforms(),
 		"SIGN=--yes --key=" + p.key() + " --tlog-upload=false --use-signing-config=false --allow-http-registry",
