@@ -126,8 +126,10 @@ release-notes: ## Write the changelog's part about VERSION to DIST
 	@test -s $(DIST)/notes.md || { echo 'CHANGELOG.md has nothing about $(VERSION)'; exit 1; }
 
 .PHONY: promote
+promote: export FLEET := $(FLEET)
 promote: bin/sluice ## Propose what runs in FROM for TO, as a pull request where there is a token
-	bin/sluice promote --from=$(FROM) --to=$(TO) --overlays=$(FLEET) $(PROMOTE_FLAGS)
+	@# The shell reads these as texts: what stands in one is no command.
+	bin/sluice promote --from="$$FROM" --to="$$TO" --overlays="$$FLEET" $$PROMOTE_FLAGS
 
 .PHONY: pipeline
 pipeline: build $(TOOLS)/cosign $(TOOLS)/helm $(TOOLS)/operator-verify ## Run the release and the promotion against a registry on this machine, and check what comes of it

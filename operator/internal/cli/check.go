@@ -167,6 +167,9 @@ func (c *checked) judge(ctx context.Context, s streams, w *world, from gather.Re
 	if err != nil {
 		return 0, err
 	}
+	if missing := w.files.Missing(); len(missing) > 0 {
+		say(w.told, "sluice: ", fmt.Sprintf("Gates name what none of the files has: %s; name one that has it with --gate", shorten(missing)))
+	}
 	c.add(results)
 	c.refused, c.wrong = append(c.refused, refused...), append(c.wrong, w.wrong()...)
 	c.told += w.notes.String()

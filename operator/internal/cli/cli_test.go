@@ -269,6 +269,20 @@ func TestCheck_OverlayWithANamespaceTransformer(t *testing.T) {
 	d.run("", "check", "@o", "--gate", "@secret.yaml").must(t, 0, "all.yaml: Workload/shop/web (gate prod)")
 }
 
+// The verdict's own words are those of a cluster, where there is no --gate.
+func TestCheck_SaysWhichFilesGatesLack(t *testing.T) {
+	d := newDesk(t)
+	gate, _, _ := strings.Cut(d.gate("prod"), "---\n")
+	d.write(t, "bare.yaml", gate)
+	d.write(t, "secret.yaml", d.secret(d.key))
+	all := namespace + head + d.image("signed") + "\n"
+	const hint = "name what none of the files has: Secret sluice-system/release; name one that has it with --gate"
+	d.run(all, "check", "-", "--gate", "@bare.yaml").must(t, cli.ExitUndecided, hint)
+	if got := d.run(all, "check", "-", "--gate", "@bare.yaml", "--gate", "@secret.yaml"); got.code != cli.ExitPass || strings.Contains(got.err, "--gate") {
+		t.Errorf("exit code %d: %s", got.code, got.err)
+	}
+}
+
 func TestCheck_SaysWhatItDoesNotJudge(t *testing.T) {
 	d := newDesk(t)
 	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: NAME, namespace: shop}\n---\n"

@@ -6,8 +6,10 @@ package gather
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -131,6 +133,26 @@ type Files struct {
 	// ConfigMaps and Secrets by namespace/name.
 	ConfigMaps map[string]map[string]string
 	Secrets    map[string]map[string][]byte
+
+	mu      sync.Mutex
+	missing map[string]bool
+}
+
+// Missing are the Secrets and ConfigMaps that were asked for and are in none of the files, as
+// kind and namespace/name, in order.
+func (f *Files) Missing() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Sorted(maps.Keys(f.missing))
+}
+
+func (f *Files) miss(object string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.missing == nil {
+		f.missing = map[string]bool{}
+	}
+	f.missing[object] = true
 }
 
 // Gates implements Source.
@@ -158,6 +180,7 @@ func (f *Files) Namespace(_ context.Context, name string, _ bool) (gate.Namespac
 func (f *Files) ConfigMap(_ context.Context, namespace, name string) (map[string]string, error) {
 	data, ok := f.ConfigMaps[namespace+"/"+name]
 	if !ok {
+		f.miss("ConfigMap " + namespace + "/" + name)
 		return nil, notFound("configmaps", namespace+"/"+name)
 	}
 	return data, nil
@@ -167,6 +190,7 @@ func (f *Files) ConfigMap(_ context.Context, namespace, name string) (map[string
 func (f *Files) Secret(_ context.Context, namespace, name string) (map[string][]byte, error) {
 	data, ok := f.Secrets[namespace+"/"+name]
 	if !ok {
+		f.miss("Secret " + namespace + "/" + name)
 		return nil, notFound("secrets", namespace+"/"+name)
 	}
 	return data, nil
