@@ -46,16 +46,16 @@ func unanchored(raw []byte) ([]*yaml.RNode, bool) {
 		if n.YNode().Kind != yaml.MappingNode {
 			return nil, false
 		}
-		if empty, _ := n.HasNilEntryInList(); empty || strings.HasSuffix(n.GetKind(), "List") || repeats(n.YNode()) {
+		if empty, _ := n.HasNilEntryInList(); empty || strings.HasSuffix(n.GetKind(), "List") || oddKeys(n.YNode()) {
 			return nil, false
 		}
 	}
 	return nodes, true
 }
 
-// repeats says whether a key stands in a mapping twice, or is one that Kustomize may take for
+// oddKeys says whether a key stands in a mapping twice, or is one that Kustomize may take for
 // several: it resolves !!merge and "\x3c<" as it does <<, and writes null twice.
-func repeats(n *yaml.Node) bool {
+func oddKeys(n *yaml.Node) bool {
 	if n.Kind == yaml.MappingNode {
 		seen := make(map[string]bool, len(n.Content)/2)
 		for i := 0; i < len(n.Content); i += 2 {
@@ -67,7 +67,7 @@ func repeats(n *yaml.Node) bool {
 		}
 	}
 	for _, child := range n.Content {
-		if repeats(child) {
+		if oddKeys(child) {
 			return true
 		}
 	}

@@ -167,7 +167,17 @@ func (k *Key) SignBundle(repository, digest string, options ...remote.Option) er
 
 // AttestBundle stores Bundle as a referrer of the image.
 func (k *Key) AttestBundle(repository, digest, predicateType string, predicate any, options ...remote.Option) error {
-	bundle, err := k.Bundle(digest, predicateType, predicate)
+	text, err := statement(digest, predicateType, predicate)
+	if err != nil {
+		return err
+	}
+	return k.AttestStatement(repository, digest, predicateType, text, options...)
+}
+
+// AttestStatement stores a bundle around an in-toto statement as a referrer of the image,
+// whatever the statement says.
+func (k *Key) AttestStatement(repository, digest, predicateType string, statement []byte, options ...remote.Option) error {
+	bundle, err := k.SignPayload(inTotoMediaType, statement)
 	if err != nil {
 		return err
 	}

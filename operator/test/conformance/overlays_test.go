@@ -99,23 +99,26 @@ func (f served) passed(t *testing.T, environment string, ago time.Duration) {
 	}
 }
 
-// check is what `sluice check` says of an overlay, by the keys of the folder.
-func (f served) check(t *testing.T, environment string) (code int, verdicts []gate.Verdict) {
+// check is what `sluice check` says of both Workloads of an overlay, by the keys of the folder.
+func (f served) check(t *testing.T, environment string, want int) []gate.Verdict {
 	t.Helper()
 	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	code = cli.Main(t.Context(), []string{
+	code := cli.Main(t.Context(), []string{
 		"check", "--no-cache", filepath.Join(root, "kustomize", "overlays", environment), "--gate=" + f.keys, "--format=json",
 		"--registry-mirror=" + stage.Registry + "=" + f.Registry,
 	}, nil, &stdout, &stderr)
-	verdicts = decode(t, stdout.Bytes())
+	verdicts := decode(t, stdout.Bytes())
 	if len(verdicts) != 2 {
 		t.Fatalf("%d verdicts, exit code %d: the fleet has two Workloads: %s", len(verdicts), code, stderr.String())
 	}
-	return code, verdicts
+	if code != want {
+		t.Errorf("overlay %s: exit code %d, want %d", environment, code, want)
+	}
+	return verdicts
 }
 
 // TestReadme_ItsWorkloadPassesItsGate takes the two objects of the README as a reader
@@ -267,11 +270,7 @@ func TestOverlays_AKeyThatNobodyBroughtIsNoDenial(t *testing.T) {
 	f.without(t, stage.AttestorSecret("prod")) // is asked of what is older than within alone
 	f.allowed(t, "prod", "e2e")
 	f.without(t, stage.AttestorSecret("e2e"))
-	code, verdicts := f.check(t, "prod")
-	if code != cli.ExitUndecided {
-		t.Errorf("exit code %d without the key of e2e, want %d", code, cli.ExitUndecided)
-	}
-	for _, v := range verdicts {
+	for _, v := range f.check(t, "prod", cli.ExitUndecided) {
 		if v.Outcome != gate.OutcomeError || !says(v, "e2e-attestor") {
 			t.Errorf("verdict: %s", v.Canonical())
 		}
@@ -282,11 +281,7 @@ func TestOverlays_AKeyThatNobodyBroughtIsNoDenial(t *testing.T) {
 // environment before: "" where there is none.
 func (f served) allowed(t *testing.T, environment, before string) {
 	t.Helper()
-	code, verdicts := f.check(t, environment)
-	if code != cli.ExitPass {
-		t.Errorf("overlay %s: exit code %d", environment, code)
-	}
-	for _, v := range verdicts {
+	for _, v := range f.check(t, environment, cli.ExitPass) {
 		if v.Outcome != gate.OutcomeAllow || v.Gate != environment || len(v.Warnings) != 0 {
 			t.Errorf("overlay %s: verdict: %s", environment, v.Canonical())
 		}
@@ -301,11 +296,7 @@ func (f served) allowed(t *testing.T, environment, before string) {
 // denied wants both Workloads denied for the lack of evidence, and for nothing else.
 func (f served) denied(t *testing.T, environment, why string) {
 	t.Helper()
-	code, verdicts := f.check(t, environment)
-	if code != cli.ExitDenied {
-		t.Errorf("overlay %s: exit code %d", environment, code)
-	}
-	for _, v := range verdicts {
+	for _, v := range f.check(t, environment, cli.ExitDenied) {
 		others := slices.ContainsFunc(v.Violations, func(f gate.Finding) bool { return f.Policy != "promotion" })
 		if v.Outcome != gate.OutcomeDeny || others || !says(v, why) {
 			t.Errorf("overlay %s: verdict: %s", environment, v.Canonical())

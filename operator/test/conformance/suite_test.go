@@ -205,11 +205,7 @@ func summary(key *testkit.Key, repository, digest, environment string, result ev
 	if err != nil {
 		return err
 	}
-	bundle, err := key.SignPayload("application/vnd.in-toto+json", statement)
-	if err != nil {
-		return err
-	}
-	return testkit.StoreBundle(repository, digest, bundle, evidence.PredicateType)
+	return key.AttestStatement(repository, digest, evidence.PredicateType, statement)
 }
 
 // manifest writes an object to a file.

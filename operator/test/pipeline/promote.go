@@ -9,7 +9,6 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 	"github.com/sluice-dev/sluice/operator/internal/scaffold"
-	"github.com/sluice-dev/sluice/operator/internal/testkit"
 	"github.com/sluice-dev/sluice/operator/test/stepwise"
 )
 
@@ -62,12 +61,8 @@ func (p *pipeline) releaseToDev(ctx context.Context) (string, error) {
 	if err := p.commit(ctx, "the overlays"); err != nil {
 		return "", err
 	}
-	digest, err := testkit.PushImage(p.registry+"/"+newImage, newImage)
+	digest, err := stage.PushSigned(p.registry, newImage, p.release)
 	if err != nil {
-		return "", err
-	}
-	repository, _, _ := strings.Cut(newImage, ":")
-	if err := p.release.SignTag(p.registry+"/"+repository, digest); err != nil {
 		return "", err
 	}
 	file := filepath.Join(folder, "kustomize", "base", "fleet", "cache.yaml")

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -149,13 +148,8 @@ func (w *world) patch(apiVersion, kind, name, patch string) {
 
 func (w *world) await(what string, check func(ctx context.Context) error) {
 	w.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(w.Context(), 50*time.Millisecond, 90*time.Second, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		w.Fatalf("%s: %v; the operator's log is %s", what, last, w.stage.Manager.Log())
+	if err := w.stage.Await(w.Context(), what, check); err != nil {
+		w.Fatal(err)
 	}
 }
 

@@ -49,17 +49,40 @@ type Fleet struct {
 func PushFleet(registry string, key *testkit.Key) (*Fleet, error) {
 	f := &Fleet{Registry: registry, digests: map[string]string{}}
 	for _, image := range signed {
-		repository, _, _ := strings.Cut(image, ":")
-		digest, err := testkit.PushImage(registry+"/"+image, image)
+		digest, err := PushSigned(registry, image, key)
 		if err != nil {
-			return nil, fmt.Errorf("push %s: %w", image, err)
+			return nil, err
 		}
-		if err := key.SignTag(registry+"/"+repository, digest); err != nil {
-			return nil, fmt.Errorf("sign %s: %w", image, err)
-		}
+		repository, _, _ := strings.Cut(image, ":")
 		f.digests[repository] = digest
 	}
 	return f, nil
+}
+
+// PushSigned pushes a small image to a registry under repository:tag, signs it with a key in
+// cosign's tag format, and returns its digest.
+func PushSigned(registry, image string, key *testkit.Key) (string, error) {
+	digest, err := push(registry, image)
+	if err != nil {
+		return "", err
+	}
+	return digest, sign(registry, image, digest, key)
+}
+
+func push(registry, image string) (string, error) {
+	digest, err := testkit.PushImage(registry+"/"+image, image)
+	if err != nil {
+		return "", fmt.Errorf("push %s: %w", image, err)
+	}
+	return digest, nil
+}
+
+func sign(registry, image, digest string, key *testkit.Key) error {
+	repository, _, _ := strings.Cut(image, ":")
+	if err := key.SignTag(registry+"/"+repository, digest); err != nil {
+		return fmt.Errorf("sign %s: %w", image, err)
+	}
+	return nil
 }
 
 // Attest signs with a key that each image passed an environment at a time.
@@ -70,11 +93,7 @@ func (f *Fleet) Attest(key *testkit.Key, environment string, at time.Time) error
 		if err != nil {
 			return err
 		}
-		bundle, err := key.SignPayload("application/vnd.in-toto+json", statement)
-		if err != nil {
-			return fmt.Errorf("attest %s: %w", repository, err)
-		}
-		if err := testkit.StoreBundle(f.Registry+"/"+repository, digest, bundle, evidence.PredicateType); err != nil {
+		if err := key.AttestStatement(f.Registry+"/"+repository, digest, evidence.PredicateType, statement); err != nil {
 			return fmt.Errorf("attest %s: %w", repository, err)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -159,27 +158,28 @@ func (s *Stage) startRegistry(guarded []*unstructured.Unstructured) ([]*unstruct
 
 // PushSigned pushes a small image under repository:tag and signs it with the Key.
 func (s *Stage) PushSigned(image string) error {
-	digest, err := s.Push(image)
-	if err != nil {
-		return err
-	}
-	return s.Sign(image, digest)
+	_, err := PushSigned(s.RegistryAddress, image, s.Key)
+	return err
 }
 
 // Push pushes a small image and returns its digest.
-func (s *Stage) Push(image string) (string, error) {
-	digest, err := testkit.PushImage(s.RegistryAddress+"/"+image, image)
-	if err != nil {
-		return "", fmt.Errorf("push %s: %w", image, err)
-	}
-	return digest, nil
-}
+func (s *Stage) Push(image string) (string, error) { return push(s.RegistryAddress, image) }
 
 // Sign signs an image by digest with the Key, in cosign's tag format.
 func (s *Stage) Sign(image, digest string) error {
-	repository, _, _ := strings.Cut(image, ":")
-	if err := s.Key.SignTag(s.RegistryAddress+"/"+repository, digest); err != nil {
-		return fmt.Errorf("sign %s: %w", image, err)
+	return sign(s.RegistryAddress, image, digest, s.Key)
+}
+
+// Await asks until check has nothing to say any more, for a minute and a half. Its error has
+// what was said last, and where the operator's log is.
+func (s *Stage) Await(ctx context.Context, what string, check func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 90*time.Second, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w; the operator's log is %s", what, errors.Join(err, last), s.Manager.Log())
 	}
 	return nil
 }
