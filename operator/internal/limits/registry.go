@@ -1,0 +1,83 @@
+package limits
+
+import "time"
+
+// Bounds on what is read from a registry. A manifest in the field is a few KiB; an
+// image index with 40 platforms is 20 KiB. A cosign payload is 300 bytes, a sigstore
+// bundle with certificate and log entry 12 KiB.
+const (
+	// ManifestBytes is the largest manifest or index that is read.
+	ManifestBytes = 4 << 20
+	// SignatureBlobBytes is the largest signature payload that is read, and the largest
+	// bundle where no attestation is asked for.
+	SignatureBlobBytes = 1 << 20
+	// AttestationBytes is the largest bundle or envelope that may hold an attestation. The
+	// statement in it is in base64, four bytes for three: 16 MiB become 21.3 MiB. 1 MiB is
+	// left for envelope, certificate, log entry and timestamp, which take 12 KiB.
+	AttestationBytes = (StatementBytes+2)/3*4 + SignatureBlobBytes
+	// EvidenceBytes is how much is read of all signatures and attestations of one image,
+	// the smallest first: two of the largest attestations take 44.7 MiB, which leaves 3.3
+	// MiB for signatures. The images of an index share as much once more.
+	EvidenceBytes = 48 << 20
+	// SignatureAnnotationBytes is the longest certificate, chain, log entry or timestamp
+	// in a layer's annotations: a chain of three certificates is 4 KiB, a timestamp with
+	// its chain 8 KiB.
+	SignatureAnnotationBytes = 64 << 10
+	// SignaturesPerImage is how many signatures and attestations of one image are fetched
+	// from each place. One in a tag costs a blob request, one in a referrer a manifest
+	// request too, so that the budget for an image is four times this, lists apart.
+	SignaturesPerImage = 64
+	// ImageChildren is how many images an index may have where each has to be signed.
+	// Those with the most platforms in the field have 40.
+	ImageChildren = 64
+	// ReferrersPerImage is how many entries of a referrers index are looked at; each is
+	// 300 bytes in the index and costs nothing more unless it is a signature.
+	ReferrersPerImage = 4096
+	// ReferrerPages is how many pages a referrers list may come in: registries page by
+	// 100 entries or more, so that this covers ReferrersPerImage.
+	ReferrerPages = 64
+	// RegistryRedirects is how often one request may be sent on; a blob that is kept in
+	// cloud storage needs one or two.
+	RegistryRedirects = 5
+	// RegistryParallel is how many requests for one image run at a time.
+	RegistryParallel = 8
+	// RegistrySessions is how many logins, each for one repository with one set of
+	// credentials, are kept.
+	RegistrySessions = 1024
+	// RegistryHosts is how many registries are remembered, each with its state of health,
+	// and how many accounts at them.
+	RegistryHosts = 256
+	// RegistryCredentials is how many sets of credentials for one repository are tried in
+	// turn, where several pull Secrets have some. A login that is refused takes two
+	// requests, so that these are 16 until the last is known to do or not.
+	RegistryCredentials = 8
+	// RegistryConcurrency is how many requests to one registry run at a time, for all
+	// images: two images with all their requests.
+	RegistryConcurrency = 16
+	// RegistryFailures is how many failures in a row, of the connection or with a status
+	// of 500 and above, make a registry count as down.
+	RegistryFailures = 5
+	// RegistryRetries is how often a request that the registry put off is tried again.
+	RegistryRetries = 2
+	// RegistryTokenBytes is the largest answer of a token server that is read. Tokens are
+	// sent in a header, which servers limit to 8 KiB or 16 KiB.
+	RegistryTokenBytes = 64 << 10
+	// RegistryHeaderBytes is how long the header of an answer may be.
+	RegistryHeaderBytes = 64 << 10
+	// RegistryErrorBytes is how much of an answer without content is read away, so that
+	// its connection can be used again.
+	RegistryErrorBytes = 4 << 10
+	// RecordingBytes is how much one recording of registries' answers holds, in memory and,
+	// at four bytes for three, in a file: 256 MiB are 18000 images with one bundle, at 14
+	// KiB, or five with the most evidence.
+	RecordingBytes = 256 << 20
+	// RecordingAnswers is how many answers: some ten for an image with one bundle.
+	RecordingAnswers = 200_000
+	// RecordingFileBytes is the largest file with a recording that is read.
+	RecordingFileBytes = (RecordingBytes+2)/3*4 + RecordingAnswers<<10
+	// RecordingLineBytes is the longest line of one, for the largest attestation.
+	RecordingLineBytes = (AttestationBytes+2)/3*4 + 64<<10
+	// RecordingAge is how old a recording may be where nobody says otherwise: a tag that was
+	// moved, or a signature that was taken away, is missed for a day.
+	RecordingAge = 24 * time.Hour
+)

@@ -1,0 +1,71 @@
+package overlay_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sluice-dev/sluice/operator/internal/overlay"
+)
+
+func TestRead_NamesFileAndLineOfABrokenManifest(t *testing.T) {
+	for name, c := range map[string]struct {
+		content string
+		want    []string
+	}{
+		"broken in the first document": {"a: b\n  c: d\n", []string{"x.yaml:2: not valid YAML"}},
+		"broken in a second document, after CRLF lines and a comment": {
+			"# first\r\napiVersion: v1\r\nkind: ConfigMap\r\n--- # next\r\n# and\r\nkind: [\r\n  a: }\r\n", []string{"x.yaml:6: not valid YAML"}},
+		"a key twice": {workload + "---\nkind: ConfigMap\napiVersion: v1\ndata:\n  a: b\n  c: d\n  a: e\n",
+			[]string{"x.yaml:11:", `"a" is there already on line 9`}},
+		"a key twice, once quoted": {"apiVersion: v1\nkind: ConfigMap\n\"kind\": Secret\n", []string{"x.yaml:3:", `"kind"`}},
+		"a second document that most readers miss": {"apiVersion: v1\nkind: ConfigMap\n--- {apiVersion: sluice.dev/v1beta1, kind: Workload}\n",
+			[]string{"x.yaml:3:", "second document"}},
+		"a second document after an end mark":  {"apiVersion: v1\nkind: ConfigMap\n...\napiVersion: v1\nkind: Secret\n", []string{"x.yaml:3: not valid YAML"}},
+		"no kind":                              {"\n# nothing\napiVersion: v1\n", []string{"x.yaml:3:", "apiVersion and kind"}},
+		"no apiVersion":                        {"kind: Workload\n", []string{"x.yaml:1:", "apiVersion and kind"}},
+		"a list of lines":                      {"- a\n", []string{"x.yaml:1:", "apiVersion and kind"}},
+		"a plain text":                         {"hello\n", []string{"x.yaml:1:", "apiVersion and kind"}},
+		"a list with an item that has no kind": {"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1}]\n", []string{"x.yaml:1:", "apiVersion and kind"}},
+		"a list with an item that is a text":   {"apiVersion: v1\nkind: List\nitems: [a]\n", []string{"x.yaml:1:"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := read(t, write(t, map[string]string{"x.yaml": c.content}), ".")
+			mustFail(t, err, c.want...)
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %q", err)
+			}
+		})
+	}
+}
+
+func TestRead_ExpandsListsAndOnlyLists(t *testing.T) {
+	item := strings.ReplaceAll("{apiVersion: sluice.dev/v1beta1, kind: Workload, metadata: {name: NAME}}", "\n", "")
+	list := func(items ...string) string {
+		return "{apiVersion: v1, kind: List, items: [" + strings.Join(items, ", ") + "]}"
+	}
+	for name, c := range map[string]struct {
+		content string
+		want    string
+	}{
+		"a list":                          {list(strings.Replace(item, "NAME", "a", 1), strings.Replace(item, "NAME", "b", 1)), "Workload/a Workload/b"},
+		"a list in a list":                {list(list(strings.Replace(item, "NAME", "a", 1))), "Workload/a"},
+		"an empty list":                   {list(), ""},
+		"a Workload with items":           {"{apiVersion: sluice.dev/v1beta1, kind: Workload, metadata: {name: a}, items: []}", "Workload/a"},
+		"documents, comments and nothing": {"# a\n---\n---\n" + strings.Replace(item, "NAME", "a", 1) + "\n---\n", "Workload/a"},
+		"JSON":                            {`{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}`, "ConfigMap/a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := overlay.Read("", overlay.Stdin, strings.NewReader(c.content))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, o := range objects {
+				got = append(got, o.GetKind()+"/"+o.GetName())
+			}
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("got %v, want %s", got, c.want)
+			}
+		})
+	}
+}
