@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
-	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/evidence"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 )
@@ -59,27 +57,8 @@ type prod struct {
 
 func newProd(t *testing.T) *prod {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	root, err := clone.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, err := stage.Up(ctx, stage.Options{
-		Root: root, Overlay: "kustomize/overlays/prod", Manager: filepath.Join(root, "bin", "manager"), Log: testLog{t},
-	})
-	if err != nil {
-		t.Fatalf("start the lab (run `make build tools` first): %v", err)
-	}
-	t.Cleanup(func() {
-		if err := st.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	p := &prod{stage: st}
-	if p.client, err = client.New(quiet(st.Cluster.Config()), client.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	p := &prod{}
+	p.stage, p.client = up(t, stage.Options{Overlay: "kustomize/overlays/prod"})
 	return p
 }
 

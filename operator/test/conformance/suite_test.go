@@ -30,16 +30,26 @@ type suite struct {
 
 func newSuite(t *testing.T, args ...string) *suite {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	defer cancel()
+	s := &suite{}
+	s.stage, s.client = up(t, stage.Options{
+		Overlay: "kustomize/overlays/dev", ManagerArgs: args,
+		AuditUsers: []string{"lab-admin"}, // as whom the tests write: the log then has the verdicts over pods too
+	})
+	s.prepare(t)
+	return s
+}
+
+// up starts a cluster with an overlay and the operator that was built, until the test ends.
+func up(t *testing.T, options stage.Options) (*stage.Stage, client.Client) {
+	t.Helper()
 	root, err := clone.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := stage.Up(ctx, stage.Options{
-		Root: root, Overlay: "kustomize/overlays/dev", Manager: filepath.Join(root, "bin", "manager"), ManagerArgs: args, Log: testLog{t},
-		AuditUsers: []string{"lab-admin"}, // as whom the tests write: the log then has the verdicts over pods too
-	})
+	options.Root, options.Manager, options.Log = root, filepath.Join(root, "bin", "manager"), testLog{t}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	st, err := stage.Up(ctx, options)
 	if err != nil {
 		t.Fatalf("start the lab (run `make build tools` first): %v", err)
 	}
@@ -52,15 +62,14 @@ func newSuite(t *testing.T, args ...string) *suite {
 			t.Error(err)
 		}
 	})
-	s := &suite{stage: st}
-	if s.client, err = client.New(quiet(st.Cluster.Config()), client.Options{}); err != nil {
+	access, err := client.New(quiet(st.Cluster.Config()), client.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	s.prepare(ctx, t)
-	return s
+	return st, access
 }
 
-func (s *suite) prepare(ctx context.Context, t *testing.T) {
+func (s *suite) prepare(t *testing.T) {
 	t.Helper()
 	if _, err := s.stage.Push("shop/report:0.9.0"); err != nil {
 		t.Fatal(err)
@@ -90,10 +99,10 @@ func (s *suite) prepare(ctx context.Context, t *testing.T) {
 	}}
 	root := s.signWithoutKey(t, own)
 	s.pushPolicies(t)
-	if err := s.stage.Cluster.Apply(ctx, append(s.objects(t, "testdata/gates.yaml"), root, attestor.DeepCopy())); err != nil {
+	if err := s.stage.Cluster.Apply(t.Context(), append(s.objects(t, "testdata/gates.yaml"), root, attestor.DeepCopy())); err != nil {
 		t.Fatal(err)
 	}
-	s.exempt(ctx, t)
+	s.exempt(t)
 	s.gates = []string{"testdata/gates.yaml", "testdata/exemptions.yaml", manifest(t, s.stage.SignerManifest()), manifest(t, root), manifest(t, attestor)}
 }
 
@@ -124,17 +133,17 @@ func (s *suite) pushPolicies(t *testing.T) {
 
 // exempt applies the Exemptions. One that has expired is refused when it is created, so
 // that it is given a later end first.
-func (s *suite) exempt(ctx context.Context, t *testing.T) {
+func (s *suite) exempt(t *testing.T) {
 	t.Helper()
 	for _, e := range s.objects(t, "testdata/exemptions.yaml") {
 		first := e.DeepCopy()
 		if err := unstructured.SetNestedField(first.Object, "2099-01-01T00:00:00Z", "spec", "expires"); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.stage.Cluster.Apply(ctx, []*unstructured.Unstructured{first}); err != nil {
+		if err := s.stage.Cluster.Apply(t.Context(), []*unstructured.Unstructured{first}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.stage.Cluster.Apply(ctx, []*unstructured.Unstructured{e}); err != nil {
+		if err := s.stage.Cluster.Apply(t.Context(), []*unstructured.Unstructured{e}); err != nil {
 			t.Fatal(err)
 		}
 	}
