@@ -162,15 +162,20 @@ func noted(s *scope) map[string]string {
 		return nil
 	}
 	var r resolved
-	if err := json.Unmarshal([]byte(p.GetAnnotations()[annotationResolved]), &r); err != nil || r.Generation != s.workload.Generation {
+	if err := json.Unmarshal([]byte(p.GetAnnotations()[annotationResolved]), &r); err != nil || r.Generation != s.workload.Generation || !allDigests(r.Digests) {
 		return nil
 	}
-	for _, digest := range r.Digests {
+	return r.Digests
+}
+
+// allDigests says whether every image that was read back stands for a digest.
+func allDigests(known map[string]string) bool {
+	for _, digest := range known {
 		if !digests.Valid(digest) {
-			return nil
+			return false
 		}
 	}
-	return r.Digests
+	return true
 }
 
 // holds says whether an annotation is there and the operator was the last to set it.

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
-	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/render"
 	"github.com/sluice-dev/sluice/operator/internal/rollout"
 )
@@ -52,17 +51,11 @@ func (s *scope) recorded() *record {
 		data, _, _ := unstructured.NestedMap(c.Object, "data")
 		raw, err := json.Marshal(data)
 		k := &record{}
-		if err != nil || json.Unmarshal(raw, k) != nil || k.Revision == "" || number <= newest {
+		if err != nil || json.Unmarshal(raw, k) != nil || k.Revision == "" || number <= newest || !allDigests(k.Digests) {
 			continue
 		}
-		valid := true
-		for _, digest := range k.Digests {
-			valid = valid && digests.Valid(digest)
-		}
-		if valid {
-			k.name = c.GetName()
-			newest, out = number, k
-		}
+		k.name = c.GetName()
+		newest, out = number, k
 	}
 	return out
 }
