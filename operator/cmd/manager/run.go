@@ -33,7 +33,6 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/admission"
 	"github.com/sluice-dev/sluice/operator/internal/controller/workload"
 	"github.com/sluice-dev/sluice/operator/internal/conversion"
-	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/metrics"
@@ -136,7 +135,7 @@ func wire(ctx context.Context, m ctrl.Manager, c config, references cache.Cache,
 		Client: m.GetClient(), Live: m.GetAPIReader(), Names: names, Judge: judge,
 		Notary: notary.New(notary.Options{Registry: registryClient, Keys: loader, Now: time.Now, Count: workload.Counts(m.GetClient(), counted)}),
 		Events: m.GetEventRecorder("sluice"), Metrics: counted,
-		Observe: func(gate.Verdict) {}, Analysis: c.analysis, Now: time.Now, Shard: c.shard, ProgressPause: limits.ProgressPause,
+		Analysis: c.analysis, Now: time.Now, Shard: c.shard, ProgressPause: limits.ProgressPause,
 	}
 	if err := r.SetupWithManager(ctx, m, references, names, workload.Pace{Workers: c.workers, RetryBase: c.retryBase, RetryMax: c.retryMax}); err != nil {
 		return fmt.Errorf("set up the Workload controller: %w", err)

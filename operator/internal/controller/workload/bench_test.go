@@ -82,7 +82,7 @@ func (b *bench) restart() {
 		Client: counted(b), Live: api, Names: api, Judge: gather.NewJudge(source, reads, loader),
 		Notary: notary.New(notary.Options{Registry: reads, Keys: loader, Now: b.clock.Now, Count: Counts(api, counts)}), woken: make(chan event.GenericEvent, 1000),
 		Events: b.recorder, Metrics: counts,
-		Observe: func(gate.Verdict) { b.verdicts++ }, Analysis: b.analysis, Now: b.clock.Now, Shard: b.shard,
+		observe: func(gate.Verdict) { b.verdicts++ }, Analysis: b.analysis, Now: b.clock.Now, Shard: b.shard,
 	}
 }
 

@@ -95,7 +95,7 @@ func startManager() (stop func() error, err error) {
 	r := &Reconciler{
 		Client: m.GetClient(), Live: m.GetAPIReader(), Names: names, Judge: gather.NewJudge(facts(m.GetClient(), references), reads, loader),
 		Notary: notary.New(notary.Options{Registry: reads, Keys: loader, Now: time.Now, Count: counting}),
-		Events: m.GetEventRecorder("sluice"), Metrics: set, Observe: judged.add, Analysis: Unmeasured{}, Now: time.Now,
+		Events: m.GetEventRecorder("sluice"), Metrics: set, observe: judged.add, Analysis: Unmeasured{}, Now: time.Now,
 		Shard: labels.SelectorFromSet(labels.Set{watched: "yes"}),
 	}
 	if err := r.SetupWithManager(ctx, m, references, names, Pace{Workers: 4, RetryBase: time.Second, RetryMax: time.Minute}); err != nil {

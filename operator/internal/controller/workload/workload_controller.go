@@ -59,8 +59,6 @@ type Reconciler struct {
 	Events events.EventRecorder
 	// Metrics counts.
 	Metrics *metrics.Set
-	// Observe is told every verdict; it must not block.
-	Observe func(gate.Verdict)
 	// Now is the clock.
 	Now func() time.Time
 	// Shard selects the Workloads that are this operator's; others are left alone.
@@ -75,6 +73,9 @@ type Reconciler struct {
 	memories sync.Map
 	// usage is what their pods refer to.
 	usage usage
+	// observe, where a test sets it, is told every verdict. One that is as the last leaves no
+	// trace in status or events, and metrics have no names.
+	observe func(gate.Verdict)
 }
 
 // scope carries the facts of one reconcile from phase to phase.

@@ -38,8 +38,10 @@ func (r *Reconciler) judge(ctx context.Context, s *scope) error {
 	worst := gate.Worst(j.Verdicts)
 	r.Metrics.DecisionSeconds.WithLabelValues("reconcile").Observe(r.Now().Sub(start).Seconds())
 	r.Metrics.Verdicts.WithLabelValues("reconcile", string(worst.Outcome)).Inc()
-	for _, v := range j.Verdicts {
-		r.Observe(v)
+	if r.observe != nil {
+		for _, v := range j.Verdicts {
+			r.observe(v)
+		}
 	}
 	if !j.Blocked() {
 		s.memory.denied = time.Time{}
