@@ -181,7 +181,7 @@ func (r *Reconciler) applyChild(ctx context.Context, s *scope, d, live *unstruct
 			if err != nil {
 				return nil, err
 			}
-			released, kept := ignore.Release(d, whole, s.left(d), FieldManager)
+			released, kept := ignore.Release(d, whole, s.left(d), fieldManager)
 			answer = released.DeepCopy()
 			// Refused when the object was replaced by another one of the same name, and, where a
 			// value of others is repeated, when they have changed it since.
@@ -190,7 +190,7 @@ func (r *Reconciler) applyChild(ctx context.Context, s *scope, d, live *unstruct
 				answer.SetResourceVersion(whole.GetResourceVersion())
 			}
 		}
-		err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(answer), client.FieldOwner(FieldManager), client.ForceOwnership)
+		err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(answer), client.FieldOwner(fieldManager), client.ForceOwnership)
 		if err != nil {
 			return nil, about("apply", d.GetKind(), d, err)
 		}
@@ -251,7 +251,7 @@ func (r *Reconciler) replace(ctx context.Context, d, live *unstructured.Unstruct
 		return nil, about("overwrite", d.GetKind(), d, err)
 	}
 	answer := live.DeepCopy()
-	if err := r.Client.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldManager)); err != nil {
+	if err := r.Client.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldManager)); err != nil {
 		return nil, about("overwrite", d.GetKind(), d, err)
 	}
 	r.Metrics.ChildWrites.WithLabelValues(d.GetKind(), "overwrite").Inc()

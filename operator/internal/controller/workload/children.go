@@ -184,7 +184,7 @@ func holds(c *unstructured.Unstructured, annotation string) bool {
 		return false
 	}
 	for _, e := range c.GetManagedFields() {
-		if e.Manager != FieldManager || e.Operation != metav1.ManagedFieldsOperationApply || e.FieldsV1 == nil {
+		if e.Manager != fieldManager || e.Operation != metav1.ManagedFieldsOperationApply || e.FieldsV1 == nil {
 			continue
 		}
 		var fields struct {

@@ -57,7 +57,7 @@ func TestReconcile_GivesASignedWorkloadItsChildren(t *testing.T) {
 	if w.Status.Gate == nil || w.Status.Gate.Verdict != "Allow" || w.Status.Gate.Gate != environment || !strings.HasPrefix(w.Status.Gate.PolicyDigest, "sha256:") {
 		t.Errorf("gate: %+v", w.Status.Gate)
 	}
-	if !slices.Contains(w.Finalizers, Finalizer) {
+	if !slices.Contains(w.Finalizers, finalizer) {
 		t.Errorf("finalizers: %v", w.Finalizers)
 	}
 	b.healthy(w)

@@ -22,7 +22,7 @@ import (
 // delete deals with the children as the deletion policy says, then lets the Workload go.
 // Each pass does what is left to do, so that it can be cut off anywhere.
 func (r *Reconciler) delete(ctx context.Context, s *scope) (ctrl.Result, error) {
-	if !controllerutil.ContainsFinalizer(s.workload, Finalizer) {
+	if !controllerutil.ContainsFinalizer(s.workload, finalizer) {
 		// Another finalizer holds it, and the operator has nothing here or is done.
 		r.forget(client.ObjectKeyFromObject(s.workload))
 		return ctrl.Result{}, nil
@@ -140,7 +140,7 @@ func (r *Reconciler) keepStorage(ctx context.Context, s *scope, c *unstructured.
 	}
 	logf.FromContext(ctx).Info("Keeping volume claims: the StatefulSet would take them along", "child", c.GetName())
 	patch := []byte(`{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain"}}}`)
-	if err := r.Client.Patch(ctx, live, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldManager)); err != nil {
+	if err := r.Client.Patch(ctx, live, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldManager)); err != nil {
 		return false, refused("ApplyFailed", about("keep the volume claims of", "StatefulSet", c, err))
 	}
 	r.Metrics.ChildWrites.WithLabelValues("StatefulSet", "overwrite").Inc()
@@ -217,11 +217,11 @@ func (r *Reconciler) orphan(ctx context.Context, s *scope, c *unstructured.Unstr
 // and so needs no finalizer, and the write would be denied at admission too. The UID
 // keeps the apply from creating a Workload anew that was deleted meanwhile.
 func (r *Reconciler) hold(ctx context.Context, s *scope) error {
-	if controllerutil.ContainsFinalizer(s.workload, Finalizer) {
+	if controllerutil.ContainsFinalizer(s.workload, finalizer) {
 		return nil
 	}
 	u := identity(s.workload)
-	u.SetFinalizers([]string{Finalizer})
+	u.SetFinalizers([]string{finalizer})
 	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(finalizerManager), client.ForceOwnership)
 	if err != nil {
 		return refused("FinalizerFailed", about("add the finalizer to", v1beta1.WorkloadKind, s.workload, err))
@@ -234,7 +234,7 @@ func (r *Reconciler) hold(ctx context.Context, s *scope) error {
 // alone has set: a Workload that was restored from a backup came with the finalizer.
 func (r *Reconciler) release(ctx context.Context, w *v1beta1.Workload) error {
 	after := w.DeepCopy()
-	controllerutil.RemoveFinalizer(after, Finalizer)
+	controllerutil.RemoveFinalizer(after, finalizer)
 	err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(w, client.MergeFromWithOptimisticLock{}))
 	if client.IgnoreNotFound(err) != nil {
 		return about("take the finalizer off", v1beta1.WorkloadKind, w, err)

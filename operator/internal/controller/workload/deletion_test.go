@@ -198,7 +198,7 @@ func TestDelete_LetsADeniedWorkloadGo(t *testing.T) {
 // restored them.
 func TestDelete_TakesOffAFinalizerThatSomeoneElseSet(t *testing.T) {
 	b := newBench(t)
-	w := b.workload("web", func(w *v1beta1.Workload) { w.Finalizers = []string{Finalizer, "example.com/other"} })
+	w := b.workload("web", func(w *v1beta1.Workload) { w.Finalizers = []string{finalizer, "example.com/other"} })
 	b.must(w)
 	b.remove(w)
 	b.must(w)

@@ -126,7 +126,7 @@ func (r *Reconciler) holding(ctx context.Context, w *v1beta1.Workload, dependent
 	self, known := gather.NodeOf(client.ObjectKeyFromObject(w)), map[graph.Node]*v1beta1.Workload{}
 	for i := range dependents {
 		d := &dependents[i]
-		if !controllerutil.ContainsFinalizer(d, Finalizer) || !gather.MayDependOn(d.Namespace, w.Namespace, w) {
+		if !controllerutil.ContainsFinalizer(d, finalizer) || !gather.MayDependOn(d.Namespace, w.Namespace, w) {
 			continue
 		}
 		n := gather.NodeOf(client.ObjectKeyFromObject(d))

@@ -63,7 +63,7 @@ func (i *inspector) run() {
 // tampered says that a test wrote to the status.
 func tampered(w *v1beta1.Workload) bool {
 	for _, e := range w.ManagedFields {
-		if e.Subresource == "status" && e.Manager != FieldManager {
+		if e.Subresource == "status" && e.Manager != fieldManager {
 			return true
 		}
 	}

@@ -139,7 +139,7 @@ func adoptable(c *unstructured.Unstructured) bool {
 
 func applied(c *unstructured.Unstructured) bool {
 	for _, e := range c.GetManagedFields() {
-		if e.Manager == FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == "" {
+		if e.Manager == fieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == "" {
 			return true
 		}
 	}

@@ -84,7 +84,7 @@ func (b *bench) forgetful() {
 			}
 			for i := range children.Items {
 				item := &children.Items[i]
-				item.SetManagedFields(slices.DeleteFunc(item.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager != FieldManager }))
+				item.SetManagedFields(slices.DeleteFunc(item.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager != fieldManager }))
 			}
 			return err
 		},
@@ -141,7 +141,7 @@ func TestReconcile_LeavesIgnoredFieldsToOthers(t *testing.T) {
 			})
 			b.must(w)
 			stands("after a new spec")
-			if owners := b.ownersOf("spec", "replicas"); slices.Contains(owners, FieldManager) || len(owners) != 1 {
+			if owners := b.ownersOf("spec", "replicas"); slices.Contains(owners, fieldManager) || len(owners) != 1 {
 				t.Errorf("spec.replicas is owned by %v", owners)
 			}
 

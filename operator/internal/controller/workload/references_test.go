@@ -239,7 +239,7 @@ func TestReconcile_DoesNotRollPodsAtAnUpgrade(t *testing.T) {
 	d.SetManagedFields(nil)
 	d.SetResourceVersion("")
 	unstructured.RemoveNestedField(d.Object, "status")
-	if err := api.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(d), client.FieldOwner(FieldManager), client.ForceOwnership); err != nil {
+	if err := api.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(d), client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
 		t.Fatal(err)
 	}
 	if b.markOf("web") != "" {

@@ -131,7 +131,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, next v1beta1.Wor
 	}
 	answer := identity(w)
 	answer.Object["status"] = content
-	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(answer), client.FieldOwner(FieldManager), client.ForceOwnership)
+	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(answer), client.FieldOwner(fieldManager), client.ForceOwnership)
 	if err != nil {
 		return about("apply the status of", v1beta1.WorkloadKind, w, err)
 	}
@@ -160,7 +160,7 @@ func (r *Reconciler) replaceStatus(ctx context.Context, s *scope, stored *v1beta
 	if err != nil {
 		return about("convert the status of", v1beta1.WorkloadKind, stored, err)
 	}
-	if err := r.Client.Status().Patch(ctx, stored, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldManager)); err != nil {
+	if err := r.Client.Status().Patch(ctx, stored, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldManager)); err != nil {
 		return about("replace the status of", v1beta1.WorkloadKind, stored, err)
 	}
 	r.Metrics.StatusWrites.Inc()

@@ -214,7 +214,7 @@ func (r *Reconciler) rescale(ctx context.Context, s *scope, p *unstructured.Unst
 		return about("scale", p.GetKind(), p, err)
 	}
 	answer := p.DeepCopy()
-	if err := r.Client.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldManager)); err != nil {
+	if err := r.Client.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldManager)); err != nil {
 		return refused("ScaleFailed", about("scale", p.GetKind(), p, err))
 	}
 	r.Metrics.ChildWrites.WithLabelValues(p.GetKind(), "scale").Inc()

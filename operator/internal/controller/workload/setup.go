@@ -171,7 +171,7 @@ func keepOwnFields(o any) (any, error) {
 	var kept []any
 	for _, e := range all {
 		entry, _ := e.(map[string]any)
-		if entry["manager"] != FieldManager || entry["operation"] != string(metav1.ManagedFieldsOperationApply) {
+		if entry["manager"] != fieldManager || entry["operation"] != string(metav1.ManagedFieldsOperationApply) {
 			continue
 		}
 		annotations, found, _ := unstructured.NestedFieldNoCopy(entry, "fieldsV1", "f:metadata", "f:annotations")

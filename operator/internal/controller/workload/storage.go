@@ -94,7 +94,7 @@ func (r *Reconciler) grow(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if err != nil {
 		return about("grow", "PersistentVolumeClaim", claim, err)
 	}
-	err = r.Client.Patch(ctx, claim, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldManager))
+	err = r.Client.Patch(ctx, claim, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldManager))
 	if err != nil {
 		return refused("VolumeNotGrown", about("grow", "PersistentVolumeClaim", claim, err))
 	}

@@ -31,13 +31,13 @@ import (
 )
 
 const (
-	// FieldManager owns every field that the operator applies.
-	FieldManager = "sluice"
+	// fieldManager owns every field that the operator applies.
+	fieldManager = "sluice"
 	// finalizerManager owns the finalizer alone: the operator applies it apart from
 	// status, and two applies of one manager would take each other's fields away.
 	finalizerManager = "sluice-finalizer"
-	// Finalizer keeps a Workload until its children are dealt with.
-	Finalizer = "sluice.dev/children"
+	// finalizer keeps a Workload until its children are dealt with.
+	finalizer = "sluice.dev/children"
 )
 
 // Reconciler reconciles Workloads. All fields but ProgressPause are required.
