@@ -10,7 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/collector"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/images"
@@ -63,20 +66,24 @@ func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input, sc
 	results := make([]result, len(subjects))
 	var done, over atomic.Int64
 	stop := s.progress(&done, len(subjects))
-	inParallel(in.atOnce(), len(subjects), func(i int) {
-		sub := subjects[i]
-		subjects[i] = subject{}
-		if i < workloads {
-			sub = admit(ctx, in.converter, sub)
-			in.dependents[i] = dependentOf(sub)
-		}
-		if scope.judged(sub) {
-			results[i] = judgeOne(ctx, judge, sub)
-		} else {
-			over.Add(1)
-		}
+	atOnce, pauses := in.pace()
+	inParallel(atOnce, len(subjects), func(i int) {
+		pauses.Do(func() {
+			sub := subjects[i]
+			subjects[i] = subject{}
+			if i < workloads {
+				sub = admit(ctx, in.converter, sub)
+				in.dependents[i] = dependentOf(sub)
+			}
+			if scope.judged(sub) {
+				results[i] = judgeOne(ctx, judge, sub)
+			} else {
+				over.Add(1)
+			}
+		})
 		done.Add(1)
 	})
+	pauses.End()
 	stop()
 	for _, r := range results {
 		if r.unjudged != "" {
@@ -89,20 +96,26 @@ func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input, sc
 	return judged, int(over.Load())
 }
 
-// atOnce is how many objects are judged at a time.
-func (in *input) atOnce() int {
+// pace is how many objects are judged at a time, and when the collector runs: where registries
+// are asked it does not hold up all for the one that waits. Pauses have to be ended.
+func (in *input) pace() (atOnce int, pauses *collector.Pauses) {
 	for i := range in.files.GateList {
 		if asksRegistry(&in.files.GateList[i].Spec) {
-			return limits.CheckParallel
+			return limits.CheckParallel, nil
 		}
 	}
-	return 2 * runtime.GOMAXPROCS(0)
+	return 2 * runtime.GOMAXPROCS(0), collector.Begin()
 }
 
 // asksRegistry says whether a judgement by a Gate may have to wait for a registry.
 func asksRegistry(g *v1beta1.GateSpec) bool {
-	return len(g.Images) > 0 || g.RequirePromotionFrom != nil ||
+	return slices.ContainsFunc(g.Images, looksUp) || g.RequirePromotionFrom != nil ||
 		slices.ContainsFunc(g.Policies, func(p v1beta1.PolicySource) bool { return p.OCI != nil })
+}
+
+// looksUp says whether an image that the rule matches is looked up, see signature.Needs.
+func looksUp(r v1beta1.ImageRule) bool {
+	return r.Require == nil || *r.Require != intstr.FromString("none") || len(r.Attestations) > 0
 }
 
 func judgeOne(ctx context.Context, judge *gather.Judge, sub subject) result {
