@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -66,24 +65,25 @@ func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input, sc
 	results := make([]result, len(subjects))
 	var done, over atomic.Int64
 	stop := s.progress(&done, len(subjects))
-	atOnce, pauses := in.pace()
-	inParallel(atOnce, len(subjects), func(i int) {
-		pauses.Do(func() {
-			sub := subjects[i]
-			subjects[i] = subject{}
-			if i < workloads {
-				sub = admit(ctx, in.converter, sub)
-				in.dependents[i] = dependentOf(sub)
-			}
-			if scope.judged(sub) {
-				results[i] = judgeOne(ctx, judge, sub)
-			} else {
-				over.Add(1)
-			}
-		})
+	one := func(i int) {
+		sub := subjects[i]
+		subjects[i] = subject{}
+		if i < workloads {
+			sub = admit(ctx, in.converter, sub)
+			in.dependents[i] = dependentOf(sub)
+		}
+		if scope.judged(sub) {
+			results[i] = judgeOne(ctx, judge, sub)
+		} else {
+			over.Add(1)
+		}
 		done.Add(1)
-	})
-	pauses.End()
+	}
+	if in.asksRegistries() {
+		inParallel(limits.CheckParallel, len(subjects), one)
+	} else {
+		collector.Each(len(subjects), one)
+	}
 	stop()
 	for _, r := range results {
 		if r.unjudged != "" {
@@ -96,18 +96,11 @@ func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input, sc
 	return judged, int(over.Load())
 }
 
-// pace is how many objects are judged at a time, and when the collector runs: where registries
-// are asked it does not hold up all for the one that waits. Pauses have to be ended.
-func (in *input) pace() (atOnce int, pauses *collector.Pauses) {
-	for i := range in.files.GateList {
-		if asksRegistry(&in.files.GateList[i].Spec) {
-			return limits.CheckParallel, nil
-		}
-	}
-	return 2 * runtime.GOMAXPROCS(0), collector.Begin()
+// asksRegistries says whether a judgement may have to wait for a registry.
+func (in *input) asksRegistries() bool {
+	return slices.ContainsFunc(in.files.GateList, func(g v1beta1.Gate) bool { return asksRegistry(&g.Spec) })
 }
 
-// asksRegistry says whether a judgement by a Gate may have to wait for a registry.
 func asksRegistry(g *v1beta1.GateSpec) bool {
 	return slices.ContainsFunc(g.Images, looksUp) || g.RequirePromotionFrom != nil ||
 		slices.ContainsFunc(g.Policies, func(p v1beta1.PolicySource) bool { return p.OCI != nil })

@@ -17,8 +17,8 @@ const (
 	// gcPercent is the pace above it, less than Go's own: a sixth less of memory than at 80,
 	// for a tenth more of processor time.
 	gcPercent = 60
-	// slack is how many bytes later the collector comes by itself while there are Pauses for
-	// it: it would begin before the heap is as large as it may be, and Pauses with it.
+	// slack is how many bytes later the collector comes by itself where there are pauses for
+	// it: it begins before the heap is as large as it may be, and would come before them.
 	slack = 10 << 20
 )
 
@@ -27,7 +27,7 @@ var pacing struct {
 	sync.Mutex
 	// limit of memory, without slack. 0 where Pace was not called, or leaves the pace alone.
 	limit int64
-	// pauses is how many Pauses were begun and have not ended.
+	// pauses is how many were begun and have not ended.
 	pauses int
 }
 
@@ -58,9 +58,12 @@ func setLimit(limit int64) {
 func onCollection() {
 	runtime.AddCleanup(new([16]byte), func(struct{}) {
 		pacing.Lock()
+		defer pacing.Unlock()
+		if pacing.limit == 0 {
+			return
+		}
 		h := readHeap()
 		setLimit(limitFor(debug.SetMemoryLimit(-1), h.live, h.goal))
-		pacing.Unlock()
 		onCollection()
 	}, struct{}{})
 }
@@ -73,12 +76,15 @@ func limitFor(limit, live, goal int64) int64 {
 }
 
 // heap in bytes: what was alive at the end of the last collection, what is there now, and at
-// how much the next collection is to have ended.
-type heap struct{ live, used, goal int64 }
+// how much the next collection is to have ended; and how many collections have.
+type heap struct{ live, used, goal, collections int64 }
 
 func readHeap() heap {
-	found := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/goal:bytes"}}
+	found := []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/gc/heap/goal:bytes"}, {Name: "/gc/cycles/total:gc-cycles"},
+	}
 	metrics.Read(found)
 	of := func(i int) int64 { return int64(found[i].Value.Uint64()) }
-	return heap{live: of(0), used: of(1), goal: of(2)}
+	return heap{live: of(0), used: of(1), goal: of(2), collections: of(3)}
 }

@@ -26,11 +26,7 @@ func TestLimitFor_LeavesRoomForMoreThanWhatIsAlive(t *testing.T) {
 // With more alive than the floor, the limit follows it. The collector runs in time of its own,
 // and what is run after it too.
 func TestPace_FollowsWhatIsAlive(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(100))
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
-	t.Setenv("GOGC", "")
-	t.Setenv("GOMEMLIMIT", "")
-	Pace()
+	paced(t)
 	if got := debug.SetMemoryLimit(-1); got != memoryFloor {
 		t.Fatalf("the limit is %d, and should be %d", got, memoryFloor)
 	}
