@@ -12,10 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/operator/internal/cli"
+	"github.com/sluice-dev/sluice/operator/internal/collector"
 )
 
 func main() {
-	paceCollector()
+	collector.Pace()
 	// A cluster's clients log to a global logger, which prints a stack when nobody set it.
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

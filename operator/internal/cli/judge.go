@@ -4,13 +4,15 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/collector"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/images"
@@ -63,7 +65,7 @@ func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input, sc
 	results := make([]result, len(subjects))
 	var done, over atomic.Int64
 	stop := s.progress(&done, len(subjects))
-	inParallel(in.atOnce(), len(subjects), func(i int) {
+	one := func(i int) {
 		sub := subjects[i]
 		subjects[i] = subject{}
 		if i < workloads {
@@ -76,7 +78,12 @@ func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input, sc
 			over.Add(1)
 		}
 		done.Add(1)
-	})
+	}
+	if in.asksRegistries() {
+		inParallel(limits.CheckParallel, len(subjects), one)
+	} else {
+		collector.Each(len(subjects), one)
+	}
 	stop()
 	for _, r := range results {
 		if r.unjudged != "" {
@@ -89,20 +96,19 @@ func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input, sc
 	return judged, int(over.Load())
 }
 
-// atOnce is how many objects are judged at a time.
-func (in *input) atOnce() int {
-	for i := range in.files.GateList {
-		if asksRegistry(&in.files.GateList[i].Spec) {
-			return limits.CheckParallel
-		}
-	}
-	return 2 * runtime.GOMAXPROCS(0)
+// asksRegistries says whether a judgement may have to wait for a registry.
+func (in *input) asksRegistries() bool {
+	return slices.ContainsFunc(in.files.GateList, func(g v1beta1.Gate) bool { return asksRegistry(&g.Spec) })
 }
 
-// asksRegistry says whether a judgement by a Gate may have to wait for a registry.
 func asksRegistry(g *v1beta1.GateSpec) bool {
-	return len(g.Images) > 0 || g.RequirePromotionFrom != nil ||
+	return slices.ContainsFunc(g.Images, looksUp) || g.RequirePromotionFrom != nil ||
 		slices.ContainsFunc(g.Policies, func(p v1beta1.PolicySource) bool { return p.OCI != nil })
+}
+
+// looksUp says whether an image that the rule matches is looked up, see signature.Needs.
+func looksUp(r v1beta1.ImageRule) bool {
+	return r.Require == nil || *r.Require != intstr.FromString("none") || len(r.Attestations) > 0
 }
 
 func judgeOne(ctx context.Context, judge *gather.Judge, sub subject) result {

@@ -12,11 +12,9 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sort"
 	"strings"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/konfig"
@@ -24,6 +22,7 @@ import (
 	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-dev/sluice/operator/internal/collector"
 	"github.com/sluice-dev/sluice/operator/internal/kustomize"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
@@ -301,16 +300,7 @@ func fromResources(fsys *rooted, built resmap.ResMap, below string) ([]Object, e
 	objects := make([]Object, len(resources))
 	failures := make([]error, len(resources))
 	// Most of it is JSON, written and read again: each core takes its share.
-	var all sync.WaitGroup
-	cores := runtime.GOMAXPROCS(0)
-	for core := range cores {
-		all.Go(func() {
-			for i := core; i < len(resources); i += cores {
-				objects[i], failures[i] = fromResource(fsys, resources[i], below)
-			}
-		})
-	}
-	all.Wait()
+	collector.Each(len(resources), func(i int) { objects[i], failures[i] = fromResource(fsys, resources[i], below) })
 	return objects, errors.Join(failures...)
 }
 

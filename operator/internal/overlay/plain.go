@@ -3,9 +3,7 @@ package overlay
 import (
 	"errors"
 	"path"
-	"runtime"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,6 +12,7 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
+	"github.com/sluice-dev/sluice/operator/internal/collector"
 	"github.com/sluice-dev/sluice/operator/internal/kustomize"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
@@ -40,16 +39,7 @@ func plain(fsys *rooted, below string) ([]Object, error) {
 	}
 	found := make([][]Object, len(files))
 	failures := make([]error, len(files))
-	var all sync.WaitGroup
-	cores := runtime.GOMAXPROCS(0)
-	for core := range cores {
-		all.Go(func() {
-			for i := core; i < len(files); i += cores {
-				found[i], failures[i] = plainFile(files[i], texts[i])
-			}
-		})
-	}
-	all.Wait()
+	collector.Each(len(files), func(i int) { found[i], failures[i] = plainFile(files[i], texts[i]) })
 	if err := errors.Join(failures...); err != nil {
 		return nil, err
 	}

@@ -9,10 +9,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
+
+	"github.com/sluice-dev/sluice/operator/internal/collector"
 )
 
 // Seen is all that a Load looked at: what it gave can only be another where one of these is.
@@ -166,19 +166,15 @@ func sameFiles(root *os.Root, files map[string]string) bool {
 	}
 	slices.Sort(names) // files of one folder one after the other
 	var other atomic.Bool
-	var all sync.WaitGroup
-	cores := runtime.GOMAXPROCS(0)
-	for core := range cores {
-		all.Go(func() {
-			for i := core; i < len(names) && !other.Load(); i += cores {
-				raw, err := readRegular(root, names[i], root.Stat)
-				if err != nil || sumOf(raw) != files[names[i]] {
-					other.Store(true)
-				}
-			}
-		})
-	}
-	all.Wait()
+	collector.Each(len(names), func(i int) {
+		if other.Load() {
+			return
+		}
+		raw, err := readRegular(root, names[i], root.Stat)
+		if err != nil || sumOf(raw) != files[names[i]] {
+			other.Store(true)
+		}
+	})
 	return !other.Load()
 }
 

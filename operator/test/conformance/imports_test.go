@@ -15,6 +15,7 @@ const module = "github.com/sluice-dev/sluice/operator/"
 // only: decision code cannot reach I/O, and the gates cannot reach each other.
 var layers = map[string]int{
 	"internal/limits":                 -1, // the bounds of all, redact included
+	"internal/collector":              -1,
 	"internal/lru":                    -1,
 	"internal/testkit/golden":         -1,
 	"api/":                            0,

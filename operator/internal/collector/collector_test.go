@@ -1,4 +1,4 @@
-package main
+package collector
 
 import (
 	"math"
@@ -25,12 +25,8 @@ func TestLimitFor_LeavesRoomForMoreThanWhatIsAlive(t *testing.T) {
 
 // With more alive than the floor, the limit follows it. The collector runs in time of its own,
 // and what is run after it too.
-func TestPaceCollector_FollowsWhatIsAlive(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(100))
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
-	t.Setenv("GOGC", "")
-	t.Setenv("GOMEMLIMIT", "")
-	paceCollector()
+func TestPace_FollowsWhatIsAlive(t *testing.T) {
+	paced(t)
 	if got := debug.SetMemoryLimit(-1); got != memoryFloor {
 		t.Fatalf("the limit is %d, and should be %d", got, memoryFloor)
 	}
@@ -42,11 +38,11 @@ func TestPaceCollector_FollowsWhatIsAlive(t *testing.T) {
 	runtime.KeepAlive(held)
 }
 
-func TestPaceCollector_LeavesAloneWhatWasSet(t *testing.T) {
+func TestPace_LeavesAloneWhatWasSet(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(123))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(math.MaxInt64))
 	t.Setenv("GOGC", "123")
-	paceCollector()
+	Pace()
 	if percent, limit := debug.SetGCPercent(123), debug.SetMemoryLimit(-1); percent != 123 || limit != math.MaxInt64 {
 		t.Errorf("%d percent, %d bytes", percent, limit)
 	}
