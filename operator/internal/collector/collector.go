@@ -13,7 +13,7 @@ import (
 const (
 	// memoryFloor is the memory, in bytes, that the collector leaves alone: Go's own pace, in
 	// parts of what is alive, has a check of a thousand Workloads marked some forty times.
-	memoryFloor = 50 << 20
+	memoryFloor = 48 << 20
 	// gcPercent is the pace above it, less than Go's own: a sixth less of memory than at 80,
 	// for a tenth more of processor time.
 	gcPercent = 60
