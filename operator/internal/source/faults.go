@@ -49,8 +49,7 @@ func (s *Sources) idleImages(objects []Object) []report.Fault {
 	}
 	sort.Strings(folders)
 	var out []report.Fault
-	uses := usesOf(objects)
-	scalars := sync.OnceValue(s.scalars)
+	uses, scalars := sync.OnceValue(func() []use { return usesOf(objects) }), sync.OnceValue(s.scalars)
 	for _, folder := range folders {
 		l := s.layers[folder]
 		if l == nil || field(l.root, "images") == nil {
@@ -59,7 +58,7 @@ func (s *Sources) idleImages(objects []Object) []report.Fault {
 		for i, entry := range field(l.root, "images").Content {
 			message := ""
 			if slices.Contains(last, l) {
-				message = idle(deref(entry), uses)
+				message = idle(deref(entry), uses())
 			} else if !written(deref(entry), scalars()) {
 				message = "matches no image below this kustomization; take the entry out, or correct its name"
 			}

@@ -153,7 +153,7 @@ func TestFind_TakesAsMuchForEachFindingHoweverManyThereAre(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			few, many := allocated(t, f, 100), allocated(t, f, 400)
 			if many > 6*few {
-			t.Errorf("100 findings take %d bytes and 400 take %d, which is %.1f times as many", few, many, float64(many)/float64(few))
+				t.Errorf("100 findings take %d bytes and 400 take %d, which is %.1f times as many", few, many, float64(many)/float64(few))
 			}
 		})
 	}
