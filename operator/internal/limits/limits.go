@@ -97,7 +97,7 @@ const (
 	// SourceReadBytes is how much of an overlay's files stays read while places are looked up
 	// in them, beside kustomizations, patches and files that are asked for again. As YAML they
 	// take some 25 times as much.
-	SourceReadBytes = 1 << 20
+	SourceReadBytes = 256 << 10
 	// SourceDepth is how deep folders may nest below the root.
 	SourceDepth = 32
 	// ExpandedBytes is how large a YAML document may become when its aliases are written
