@@ -79,3 +79,14 @@ func TestChildren_SayWhichFieldOfTheWorkloadIsMeant(t *testing.T) {
 		})
 	}
 }
+
+// Rendering a Workload with patches is a build by Kustomize: what the gate judged is not
+// rendered once more.
+func TestChildren_TakeWhatWasRendered(t *testing.T) {
+	patch := v1beta1.Patch{Target: &v1beta1.PatchTarget{Kind: "StatefulSet"}, Patch: "- {op: add, path: /spec/template/spec/hostNetwork, value: true}\n"}
+	w := shop(patch)
+	known := []map[string]any{{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "only", "namespace": "shop"}}}
+	if got, note := source.NewChildren(w, known).Field("Service/shop/only", "metadata.name"); got != "spec.patches[0]" || note != "" {
+		t.Errorf("%q (%s): the children were rendered, and not taken", got, note)
+	}
+}
