@@ -49,15 +49,15 @@ type result struct {
 	// verdicts of the Gates that match it; unjudged says why there are none.
 	verdicts []gate.Verdict
 	unjudged string
-	// place finds where a finding was written; nil where nothing was found.
-	place func(gate.Finding) report.Place
+	// places where each finding was written; nil where nothing was found, or nobody asks.
+	places map[gate.Finding]report.Place
 }
 
 // judgeAll admits and judges side by side what a change touches, everything where scope is
 // nil, and returns the results in the order of the input and how many objects were passed
-// over. It empties the input: an object of which nothing is told is let go when it was
-// judged.
-func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input, scope *scope) (judged []result, passed int) {
+// over. It empties the input: an object is let go when it was judged, and what was found
+// about it was looked up, where that is placed.
+func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input, scope *scope, placed bool) (judged []result, passed int) {
 	workloads := len(in.workloads)
 	subjects := slices.Concat(in.workloads, in.others)
 	in.workloads, in.others, in.seen = nil, nil, nil
@@ -73,7 +73,7 @@ func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input, sc
 			in.dependents[i] = dependentOf(sub)
 		}
 		if scope.judged(sub) {
-			results[i] = judgeOne(ctx, judge, sub)
+			results[i] = judgeOne(ctx, judge, sub, placed)
 		} else {
 			over.Add(1)
 		}
@@ -111,25 +111,26 @@ func looksUp(r v1beta1.ImageRule) bool {
 	return r.Require == nil || *r.Require != intstr.FromString("none") || len(r.Attestations) > 0
 }
 
-func judgeOne(ctx context.Context, judge *gather.Judge, sub subject) result {
-	out := result{file: sub.file, verdicts: verdictsOf(ctx, judge, sub)}
+func judgeOne(ctx context.Context, judge *gather.Judge, sub subject, placed bool) result {
+	judgement := judgementOf(ctx, judge, sub)
+	out := result{file: sub.file, verdicts: judgement.Verdicts}
 	if o := sub.object; len(out.verdicts) == 0 && images.PodBearing(o.GetAPIVersion(), o.GetKind()) {
 		out.unjudged = fmt.Sprintf("%s/%s/%s (%s): no Gate names its kind in spec.match.kinds", o.GetKind(), o.GetNamespace(), o.GetName(), sub.file)
 	}
-	if len(findings(out.verdicts)) > 0 {
-		out.place = sub.places()
+	if found := findings(out.verdicts); placed && len(found) > 0 {
+		out.places = sub.places(found, judgement.Children)
 	}
 	return out
 }
 
-func verdictsOf(ctx context.Context, judge *gather.Judge, sub subject) []gate.Verdict {
+func judgementOf(ctx context.Context, judge *gather.Judge, sub subject) gather.Judgement {
 	switch {
 	case len(sub.invalid) > 0:
-		return []gate.Verdict{invalid(sub)}
+		return gather.Judgement{Verdicts: []gate.Verdict{invalid(sub)}}
 	case sub.workload != nil:
-		return judge.Workload(ctx, sub.workload, nil).Verdicts
+		return judge.Workload(ctx, sub.workload, nil)
 	}
-	return judge.Object(ctx, sub.object.Object, sub.object.GetNamespace()).Verdicts
+	return judge.Object(ctx, sub.object.Object, sub.object.GetNamespace())
 }
 
 // progress shows a count on a terminal until the returned function is called.

@@ -18,7 +18,7 @@ type checked struct {
 	told string
 }
 
-// judgedObject is one object, with the places that were looked up.
+// judgedObject is one object, with the places of what was found.
 type judgedObject struct {
 	report.Judged
 	places map[gate.Finding]report.Place
@@ -26,21 +26,15 @@ type judgedObject struct {
 
 func (c *checked) add(results []result) {
 	for _, r := range results {
-		c.judged = append(c.judged, remembering(report.Judged{File: r.file, Verdicts: r.verdicts, Place: r.place}))
+		c.judged = append(c.judged, r.judgedObject())
 	}
 }
 
-// remembering notes what Place returns. Encoders call it one at a time.
-func remembering(j report.Judged) judgedObject {
-	out := judgedObject{Judged: j}
-	if j.Place == nil {
-		return out
-	}
-	out.places = map[gate.Finding]report.Place{}
-	out.Place = func(f gate.Finding) report.Place {
-		place := j.Place(f)
-		out.places[f] = place
-		return place
+// judgedObject is what the report needs of a result.
+func (r result) judgedObject() judgedObject {
+	out := judgedObject{Judged: report.Judged{File: r.file, Verdicts: r.verdicts}, places: r.places}
+	if out.places != nil {
+		out.Place = func(f gate.Finding) report.Place { return out.places[f] }
 	}
 	return out
 }
@@ -95,14 +89,13 @@ func (c *checked) kept() *kept {
 func (was *kept) checked() *checked {
 	out := &checked{refused: was.Refused, wrong: was.Wrong, told: was.Told}
 	for _, o := range was.Judged {
-		j := judgedObject{Judged: report.Judged{File: o.File, Verdicts: o.Verdicts}, places: map[gate.Finding]report.Place{}}
+		r := result{file: o.File, verdicts: o.Verdicts, places: map[gate.Finding]report.Place{}}
 		for i, f := range findings(o.Verdicts) {
 			if place, ok := o.Places[i]; ok {
-				j.places[f] = place
+				r.places[f] = place
 			}
 		}
-		j.Place = func(f gate.Finding) report.Place { return j.places[f] }
-		out.judged = append(out.judged, j)
+		out.judged = append(out.judged, r.judgedObject())
 	}
 	return out
 }

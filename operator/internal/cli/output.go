@@ -15,17 +15,23 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/report"
 )
 
-const formatText = "text"
+const (
+	formatText = "text"
+	formatJSON = "json"
+)
 
 // formats that check writes its results in.
 var formats = map[string]func(streams, report.Run) error{
 	formatText: func(s streams, r report.Run) error { return s.text().Write(s.out, r) },
-	"json":     func(s streams, r report.Run) error { return writeJSON(s.out, r) },
+	formatJSON: func(s streams, r report.Run) error { return writeJSON(s.out, r) },
 	"sarif":    func(s streams, r report.Run) error { return report.SARIF(s.out, r) },
 	"junit":    func(s streams, r report.Run) error { return report.JUnit(s.out, r) },
 	"github":   func(s streams, r report.Run) error { return report.GitHub(s.out, r) },
 	"markdown": func(s streams, r report.Run) error { return report.Markdown(s.out, r) },
 }
+
+// placed says whether a format has the places of findings in it.
+func placed(format string) bool { return format != formatJSON }
 
 func formatNames() string {
 	var names []string

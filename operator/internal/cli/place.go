@@ -46,30 +46,36 @@ func (o *origins) faults(set *overlay.Set) []report.Fault {
 	return found
 }
 
-// places finds the place of each finding about an object.
-func (sub subject) places() func(gate.Finding) report.Place {
+// places of what was found about an object, whose children were judged as rendered.
+func (sub subject) places(found []gate.Finding, rendered []map[string]any) map[gate.Finding]report.Place {
 	var children *source.Children
 	if sub.workload != nil {
-		children = source.NewChildren(sub.workload)
+		children = source.NewChildren(sub.workload, rendered)
 	}
-	own := gate.ObjectRef{Kind: sub.object.GetKind(), Namespace: sub.object.GetNamespace(), Name: sub.object.GetName()}.String()
 	secrets := sync.OnceValue(func() *redact.Secrets { return gather.Secrets(sub.object.Object) })
-	return func(f gate.Finding) report.Place {
-		field, note := f.Path, ""
-		if f.Object != own && children != nil {
-			field, note = children.Field(f.Object, f.Path)
-		}
-		place := sub.origins.Find(source.Object{Content: sub.object.Object, Path: sub.path}, field)
-		if note != "" {
-			place.Note = note
-		}
-		if strings.HasPrefix(f.Policy, "secrets/") {
-			// What such a policy finds looks like a secret by itself, whatever its name.
-			place.Code = nil
-		}
-		for i, line := range place.Code {
-			place.Code[i] = secrets().Text(sub.origins.secretsOf(place.File).Text(line, limits.MessageBytes), limits.MessageBytes)
-		}
-		return place
+	out := map[gate.Finding]report.Place{}
+	for _, f := range found {
+		out[f] = sub.place(f, children, secrets)
 	}
+	return out
+}
+
+func (sub subject) place(f gate.Finding, children *source.Children, secrets func() *redact.Secrets) report.Place {
+	field, note := f.Path, ""
+	own := gate.ObjectRef{Kind: sub.object.GetKind(), Namespace: sub.object.GetNamespace(), Name: sub.object.GetName()}.String()
+	if f.Object != own && children != nil {
+		field, note = children.Field(f.Object, f.Path)
+	}
+	place := sub.origins.Find(source.Object{Content: sub.object.Object, Path: sub.path}, field)
+	if note != "" {
+		place.Note = note
+	}
+	if strings.HasPrefix(f.Policy, "secrets/") {
+		// What such a policy finds looks like a secret by itself, whatever its name.
+		place.Code = nil
+	}
+	for i, line := range place.Code {
+		place.Code[i] = secrets().Text(sub.origins.secretsOf(place.File).Text(line, limits.MessageBytes), limits.MessageBytes)
+	}
+	return place
 }

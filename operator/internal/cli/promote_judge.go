@@ -31,7 +31,7 @@ func (p *promoting) judge(ctx context.Context) error {
 	p.onlyChanged(in)
 	loader := trust.New(trust.Options{})
 	var now checked
-	results, _ := judgeAll(ctx, gather.NewJudge(in.files, newAsked(p.client), loader), p.s, in, nil)
+	results, _ := judgeAll(ctx, gather.NewJudge(in.files, newAsked(p.client), loader), p.s, in, nil, true)
 	now.add(results)
 	p.text.Judged = now.run()
 	if err := p.evidence(ctx, in.files, loader); err != nil {

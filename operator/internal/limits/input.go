@@ -8,6 +8,10 @@ const (
 	SourceFileBytes = 8 << 20
 	// SourceFiles is how many files one overlay may read.
 	SourceFiles = 4096
+	// SourceReadBytes is how much of an overlay's files stays read while places are looked up
+	// in them, beside kustomizations, patches and files that are asked for again. As YAML they
+	// take some 25 times as much.
+	SourceReadBytes = 256 << 10
 	// SourceBytes is how much all files of one overlay may hold: they are kept until the
 	// places of findings were looked up in them. 4096 files of 64 KiB, or all of
 	// limits.Objects at 13 KiB each.

@@ -23,9 +23,10 @@ type Children struct {
 	spec  func() map[string]any
 }
 
-// NewChildren makes Children of a Workload.
-func NewChildren(w *v1beta1.Workload) *Children {
-	return &Children{workload: w, after: sync.OnceValue(func() [][]map[string]any { return stages(w) }), spec: sync.OnceValue(func() map[string]any {
+// NewChildren makes Children of a Workload. rendered are its children with all patches, nil
+// where they are not known.
+func NewChildren(w *v1beta1.Workload, rendered []map[string]any) *Children {
+	return &Children{workload: w, after: sync.OnceValue(func() [][]map[string]any { return stages(w, rendered) }), spec: sync.OnceValue(func() map[string]any {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(w)
 		if err != nil {
 			return nil
@@ -34,11 +35,14 @@ func NewChildren(w *v1beta1.Workload) *Children {
 	})}
 }
 
-// stages renders with no patch, the first, the first two and so on. Where one of them
-// does not apply, the rest is not told apart.
-func stages(w *v1beta1.Workload) [][]map[string]any {
+// stages renders with no patch, the first, the first two and so on; with all of them, unless
+// that is done. Where one of them does not apply, the rest is not told apart.
+func stages(w *v1beta1.Workload, rendered []map[string]any) [][]map[string]any {
 	var out [][]map[string]any
 	for n := range len(w.Spec.Patches) + 1 {
+		if n == len(w.Spec.Patches) && rendered != nil {
+			return append(out, rendered)
+		}
 		some := w.DeepCopy()
 		some.Spec.Patches = some.Spec.Patches[:n]
 		rendered, err := render.Children(some)

@@ -65,10 +65,28 @@ func TestChildren_SayWhichFieldOfTheWorkloadIsMeant(t *testing.T) {
 		"what a patch took away":       {[]v1beta1.Patch{{Target: &v1beta1.PatchTarget{Kind: "StatefulSet"}, Patch: "- {op: remove, path: /spec/template/spec/securityContext}\n"}}, "StatefulSet/shop/web", pod + "securityContext.runAsNonRoot", "spec.patches[0]", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, note := source.NewChildren(shop(c.patches...)).Field(c.child, c.path)
-			if got != c.want || !strings.Contains(note, c.note) || c.note == "" && note != "" {
-				t.Errorf("%q (%s), and not %q", got, note, c.want)
+			w := shop(c.patches...)
+			rendered, err := render.Children(w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, known := range [][]map[string]any{nil, rendered} {
+				got, note := source.NewChildren(w, known).Field(c.child, c.path)
+				if got != c.want || !strings.Contains(note, c.note) || c.note == "" && note != "" {
+					t.Errorf("%q (%s), and not %q", got, note, c.want)
+				}
 			}
 		})
+	}
+}
+
+// Rendering a Workload with patches is a build by Kustomize: what the gate judged is not
+// rendered once more.
+func TestChildren_TakeWhatWasRendered(t *testing.T) {
+	patch := v1beta1.Patch{Target: &v1beta1.PatchTarget{Kind: "StatefulSet"}, Patch: "- {op: add, path: /spec/template/spec/hostNetwork, value: true}\n"}
+	w := shop(patch)
+	known := []map[string]any{{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "only", "namespace": "shop"}}}
+	if got, note := source.NewChildren(w, known).Field("Service/shop/only", "metadata.name"); got != "spec.patches[0]" || note != "" {
+		t.Errorf("%q (%s): the children were rendered, and not taken", got, note)
 	}
 }

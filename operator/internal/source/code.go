@@ -2,6 +2,7 @@ package source
 
 import (
 	"regexp"
+	"sort"
 	"strings"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
@@ -17,7 +18,7 @@ var sensitive = regexp.MustCompile(`(?i)^(env|.*data|value|literals|patch.*|.*an
 // code is the line with its neighbours, within what may be shown: neighbours are of the
 // same document, or the same entry of a kustomization.
 func (s *Sources) code(at spot, line int) (first int, code []string) {
-	lines := strings.Split(string(s.files[at.file]), "\n")
+	lines := s.file(at.file).lines()
 	if line < 1 || line > len(lines) {
 		return 0, nil
 	}
@@ -27,7 +28,7 @@ func (s *Sources) code(at spot, line int) (first int, code []string) {
 		low, high := extent(at.within, lines, closed)
 		from, to = max(low, line-1), min(high, line+1)
 	}
-	conceal(at.document, at.line, at.whole, closed)
+	conceal(at.document, span{from - at.line, to - at.line}, at.whole, func(line int) { closed[line+at.line] = true })
 	for n := from; n <= to && n <= len(lines); n++ {
 		text := strings.TrimRight(lines[n-1], "\r")
 		switch {
@@ -70,19 +71,24 @@ func extent(n *yaml.Node, lines []string, closed map[int]bool) (first, last int)
 	return first, last
 }
 
-// conceal closes the lines with values of sensitive fields.
-func conceal(n *yaml.Node, offset int, under bool, closed map[int]bool) {
+// span is lines of a text, the last included.
+type span struct{ from, to int }
+
+// conceal closes the lines of a span that have values of sensitive fields. What stands before
+// and after it is passed over: a kustomization may have an entry for each object.
+func conceal(n *yaml.Node, of span, under bool, closed func(line int)) {
 	if n == nil {
 		return
 	}
 	if under {
-		closed[n.Line+offset] = true
+		closed(n.Line)
 	}
-	for i, c := range n.Content {
+	first := sort.Search(len(n.Content), func(i int) bool { return i+1 == len(n.Content) || n.Content[i+1].Line >= of.from })
+	for i := first; i < len(n.Content) && n.Content[i].Line <= of.to; i++ {
 		inside := under
 		if n.Kind == yaml.MappingNode && i%2 == 1 {
 			inside = under || sensitive.MatchString(n.Content[i-1].Value)
 		}
-		conceal(c, offset, inside, closed)
+		conceal(n.Content[i], of, inside, closed)
 	}
 }

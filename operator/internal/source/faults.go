@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
@@ -41,20 +42,26 @@ func (s *Sources) idleImages(objects []Object) []report.Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.reach()
-	s.waysTo("") // nothing is there, but all layers are found on the way
+	s.wayTo("") // nothing is there, but all layers are found on the way
 	folders := make([]string, 0, len(s.layers))
 	for folder := range s.layers {
 		folders = append(folders, folder)
 	}
 	sort.Strings(folders)
 	var out []report.Fault
+	uses, scalars := sync.OnceValue(func() []use { return usesOf(objects) }), sync.OnceValue(s.scalars)
 	for _, folder := range folders {
 		l := s.layers[folder]
 		if l == nil || field(l.root, "images") == nil {
 			continue
 		}
 		for i, entry := range field(l.root, "images").Content {
-			message := s.idle(deref(entry), objects, slices.Contains(last, l))
+			message := ""
+			if slices.Contains(last, l) {
+				message = idle(deref(entry), uses())
+			} else if !written(deref(entry), scalars()) {
+				message = "matches no image below this kustomization; take the entry out, or correct its name"
+			}
 			if message == "" {
 				continue
 			}
@@ -65,25 +72,33 @@ func (s *Sources) idleImages(objects []Object) []report.Fault {
 	return out
 }
 
-// idle says what an entry of images does not do; "" where it works.
-func (s *Sources) idle(entry *yaml.Node, objects []Object, last bool) string {
-	if !last {
-		if s.written(entry) {
-			return ""
-		}
-		return "matches no image below this kustomization; take the entry out, or correct its name"
-	}
-	reached := false
+// use is an image of an object.
+type use struct {
+	object map[string]any
+	images.Found
+}
+
+func usesOf(objects []Object) []use {
+	var out []use
 	for _, o := range objects {
 		for _, f := range imagesOf(o.Content) {
-			next, key := retag(entry, f.Image)
-			if key != "" && next != f.Image {
-				return fmt.Sprintf("does not reach %s %s: Kustomize changes images of pods, and of other kinds where a configuration says so; "+
-					"add the component kustomize/components/workload-kustomize of Sluice to this kustomization", images.ObjectName(o.Content), f.Path)
-			}
-			if key != "" || retagged(entry, f.Image) {
-				reached = true
-			}
+			out = append(out, use{o.Content, f})
+		}
+	}
+	return out
+}
+
+// idle says what an entry of images that is applied last does not do; "" where it works.
+func idle(entry *yaml.Node, uses []use) string {
+	reached := false
+	for _, u := range uses {
+		next, key := retag(entry, u.Image)
+		if key != "" && next != u.Image {
+			return fmt.Sprintf("does not reach %s %s: Kustomize changes images of pods, and of other kinds where a configuration says so; "+
+				"add the component kustomize/components/workload-kustomize of Sluice to this kustomization", images.ObjectName(u.object), u.Path)
+		}
+		if key != "" || retagged(entry, u.Image) {
+			reached = true
 		}
 	}
 	if reached {
@@ -102,28 +117,36 @@ func retagged(entry *yaml.Node, image string) bool {
 	return ok && (rest == "" || rest[0] == ':' || rest[0] == '@')
 }
 
-// written says whether any text in the files is an image that the entry would match.
-func (s *Sources) written(entry *yaml.Node) bool {
-	matches := false
-	look := func(n *yaml.Node) {
-		if n.Kind == yaml.ScalarNode && n != field(entry, "name") {
-			_, key := retag(entry, n.Value)
-			matches = matches || key != ""
+// scalars of all files, and of the texts in them that are YAML themselves.
+func (s *Sources) scalars() []*yaml.Node {
+	var out []*yaml.Node
+	take := func(n *yaml.Node) {
+		if n.Kind == yaml.ScalarNode {
+			out = append(out, n)
 		}
 	}
 	for file := range s.files {
-		for _, doc := range s.parsed(file) {
+		for _, doc := range s.file(file).parsed() {
 			each(doc, func(n *yaml.Node) {
-				look(n)
+				take(n)
 				if n.Kind == yaml.ScalarNode && strings.ContainsAny(n.Value, "\n{[") {
 					for _, inner := range decode([]byte(n.Value)) {
-						each(inner, look)
+						each(inner, take)
 					}
 				}
 			})
 		}
 	}
-	return matches
+	return out
+}
+
+// written says whether any of the texts in the files is an image that the entry would match.
+func written(entry *yaml.Node, scalars []*yaml.Node) bool {
+	own := field(entry, "name")
+	return slices.ContainsFunc(scalars, func(n *yaml.Node) bool {
+		_, key := retag(entry, n.Value)
+		return n != own && key != ""
+	})
 }
 
 // imagesOf are the images of pods, and those of Workloads.

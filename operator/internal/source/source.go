@@ -5,16 +5,15 @@
 package source
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 	"sync"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
-	"github.com/sluice-dev/sluice/operator/internal/kustomize"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/lru"
 	"github.com/sluice-dev/sluice/operator/internal/report"
 )
 
@@ -24,10 +23,15 @@ type Sources struct {
 	top   string
 	shown func(string) string
 
-	mu        sync.Mutex
-	documents map[string][]*yaml.Node
-	layers    map[string]*layer
-	ways      map[string][][]*layer
+	mu sync.Mutex
+	// lately are the files that were looked at last, held those that stay, and once all
+	// that were looked at.
+	lately *lru.Cache[string, *file]
+	held   map[string]*file
+	once   map[string]bool
+	layers map[string]*layer
+	// arrivals are how files are reached, found when they are first asked for.
+	arrivals map[string]*arrival
 	// names are the files by how they are shown, made when they are first asked for.
 	names map[string][]string
 }
@@ -37,7 +41,8 @@ type Sources struct {
 func New(files map[string][]byte, top string, shown func(string) string) *Sources {
 	return &Sources{
 		files: files, top: top, shown: shown,
-		documents: map[string][]*yaml.Node{}, layers: map[string]*layer{}, ways: map[string][][]*layer{},
+		lately: lru.New[string, *file](limits.SourceReadBytes, limits.SourceReadBytes), held: map[string]*file{}, once: map[string]bool{},
+		layers: map[string]*layer{},
 	}
 }
 
@@ -150,38 +155,6 @@ type spot struct {
 	whole bool
 }
 
-// parsed are the documents of a file, as far as it can be read.
-func (s *Sources) parsed(file string) []*yaml.Node {
-	if known, ok := s.documents[file]; ok {
-		return known
-	}
-	found := decode(s.files[file])
-	s.documents[file] = found
-	return found
-}
-
-// decode reads the documents of a text; one that is no YAML has none.
-func decode(text []byte) []*yaml.Node {
-	if kustomize.CheckAliases(text) != nil {
-		return nil
-	}
-	var out []*yaml.Node
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	for {
-		document := &yaml.Node{}
-		err := decoder.Decode(document)
-		if errors.Is(err, io.EOF) {
-			return out
-		}
-		if err != nil {
-			return nil
-		}
-		if len(document.Content) == 1 {
-			out = append(out, document.Content[0])
-		}
-	}
-}
-
 // Contents are the documents of a file, and of the patches that are written as text in
 // it, decoded: what a secret in it has to be looked for in.
 func (s *Sources) Contents(file string) []any {
@@ -189,7 +162,7 @@ func (s *Sources) Contents(file string) []any {
 	defer s.mu.Unlock()
 	var out []any
 	for _, name := range s.named(file) {
-		for _, doc := range s.parsed(name) {
+		for _, doc := range s.file(name).parsed() {
 			out = append(out, value(doc))
 			each(doc, func(n *yaml.Node) {
 				if n.Kind == yaml.ScalarNode && strings.ContainsAny(n.Value, "{[:\n") {
@@ -234,62 +207,57 @@ func value(n *yaml.Node) any {
 // origin finds the document that an object was built from, and the layers above it. why
 // says what is missing, when the document is not the whole truth.
 func (s *Sources) origin(o Object) (doc *yaml.Node, way []*layer, why string) {
-	candidates := s.candidates(o)
+	from, of := s.file(o.Path), kindOf(o.Content)
+	candidates := from.objects(of)
 	if len(candidates) == 0 {
 		return nil, nil, "the file that the object comes from; it is generated, or its document was not found there"
 	}
+	inNamespace := func(c *yaml.Node) bool { return text(c, "metadata", "namespace") == namespace(o.Content) }
 	if s.top == "" {
-		named := only(candidates, func(c *yaml.Node) bool {
-			return text(c, "metadata", "name") == name(o.Content) && text(c, "metadata", "namespace") == namespace(o.Content)
-		})
+		named := only(from.called(of, name(o.Content)), inNamespace)
 		if len(named) != 1 {
 			return candidates[0], nil, "the first document of its kind; the file holds the object more than once"
 		}
 		return named[0], nil, ""
 	}
-	ways := s.waysTo(o.Path)
-	if len(ways) != 1 {
+	way, sure := s.wayTo(o.Path)
+	if !sure {
 		return candidates[0], nil, "the document of the base; more than one way, or none that is known, leads to it"
 	}
 	if len(candidates) > 1 {
-		candidates = only(candidates, func(c *yaml.Node) bool {
-			n := text(c, "metadata", "name")
-			for _, l := range ways[0] {
-				n = l.prefix() + n + l.suffix()
-			}
-			return n == name(o.Content)
-		})
+		candidates = nil
+		if called, ok := before(way, name(o.Content)); ok {
+			candidates = from.called(of, called)
+		}
 	}
 	if len(candidates) > 1 {
-		candidates = only(candidates, func(c *yaml.Node) bool { return text(c, "metadata", "namespace") == namespace(o.Content) })
+		candidates = only(candidates, inNamespace)
 	}
 	if len(candidates) != 1 {
 		return nil, nil, "the file that the object comes from; which of its documents it is, is not sure"
 	}
-	return candidates[0], ways[0], ""
+	return candidates[0], way, ""
 }
 
-// candidates are the documents of the object's file that have its kind.
-func (s *Sources) candidates(o Object) []*yaml.Node {
-	kind, _ := o.Content["kind"].(string)
-	version, _ := o.Content["apiVersion"].(string)
-	var out []*yaml.Node
-	var look func(n *yaml.Node, depth int)
-	look = func(n *yaml.Node, depth int) {
-		if items := field(n, "items"); items != nil && strings.HasSuffix(text(n, "kind"), "List") && depth < maxLists {
-			for _, item := range items.Content {
-				look(item, depth+1)
-			}
-			return
+// before is what an object was called before the layers gave it prefixes and suffixes; ok is
+// false where they did not.
+func before(way []*layer, name string) (called string, ok bool) {
+	for _, l := range slices.Backward(way) {
+		name, ok = strings.CutPrefix(name, l.prefix())
+		if !ok {
+			return "", false
 		}
-		if text(n, "kind") == kind && text(n, "apiVersion") == version {
-			out = append(out, n)
+		if name, ok = strings.CutSuffix(name, l.suffix()); !ok {
+			return "", false
 		}
 	}
-	for _, doc := range s.parsed(o.Path) {
-		look(doc, 0)
-	}
-	return out
+	return name, true
+}
+
+func kindOf(content map[string]any) kind {
+	version, _ := content["apiVersion"].(string)
+	called, _ := content["kind"].(string)
+	return kind{version, called}
 }
 
 func only(nodes []*yaml.Node, keep func(*yaml.Node) bool) []*yaml.Node {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
@@ -67,39 +68,36 @@ func (t *trace) from(n *yaml.Node, at spot, rest []step) bool {
 
 // apply is what one kustomization does, in Kustomize's order.
 func (t *trace) apply(l *layer) {
-	for _, p := range t.sources.patches(l, "patchesStrategicMerge") {
-		t.patch(p)
-	}
-	for _, p := range t.sources.patches(l, "patches") {
-		t.patch(p)
-	}
+	t.patches(l, "patchesStrategicMerge")
+	t.patches(l, "patches")
 	t.transform(l)
-	for _, p := range t.sources.patches(l, "patchesJson6902") {
-		t.patch(p)
-	}
+	t.patches(l, "patchesJson6902")
 	t.replicas(l)
 	t.images(l)
 }
 
+func (t *trace) patches(l *layer, key string) {
+	for _, p := range t.sources.patches(l, key).about(t.names) {
+		t.patch(p)
+	}
+}
+
 func (t *trace) patch(p patch) {
-	for _, doc := range p.documents {
-		if p.target != nil {
-			matches, sure := selects(p.target, t.object, t.names, t.namespaces)
-			if !matches {
-				continue
-			}
-			before := *t
-			t.merge(p.spot, doc)
-			if !sure && (t.last != before.last || t.set != before.set) {
-				t.doubt = true
-			}
-			continue
+	if p.target != nil {
+		if !p.target.selects(t.object, t.names, t.namespaces) {
+			return
 		}
-		kind, _ := t.object.Content["kind"].(string)
-		ns := text(doc, "metadata", "namespace")
-		if text(doc, "kind") == kind && slices.Contains(t.names, text(doc, "metadata", "name")) && (ns == "" || slices.Contains(t.namespaces, ns)) {
-			t.merge(p.spot, doc)
+		before := *t
+		t.merge(p.spot, p.body)
+		if !p.target.sure && (t.last != before.last || t.set != before.set) {
+			t.doubt = true
 		}
+		return
+	}
+	kind, _ := t.object.Content["kind"].(string)
+	ns := text(p.body, "metadata", "namespace")
+	if text(p.body, "kind") == kind && slices.Contains(t.names, text(p.body, "metadata", "name")) && (ns == "" || slices.Contains(t.namespaces, ns)) {
+		t.merge(p.spot, p.body)
 	}
 }
 
@@ -274,7 +272,11 @@ func (t *trace) images(l *layer) {
 	if list == nil || !t.set || !isText || !t.image() {
 		return
 	}
+	called := l.called(list)
 	for i, n := range list.Content {
+		if !possible(called[i], current) {
+			continue
+		}
 		next, key := retag(deref(n), current)
 		if key == "" || t.replacesLists() && current == fmt.Sprint(t.leaf()) {
 			continue
@@ -291,15 +293,32 @@ func (t *trace) image() bool {
 	return strings.HasSuffix(strings.ToLower(key), "image") || key == "reference"
 }
 
+// possible says whether an entry of images with that name may be about an image, without
+// compiling the pattern that a name is to Kustomize: most names have dots, and else plain text.
+func possible(called, image string) bool {
+	if strings.ContainsAny(called, `\+*?()|[]{}^$`) {
+		return true
+	}
+	if called == "" || len(image) < len(called) {
+		return false
+	}
+	for i := range len(called) {
+		if image[i] >= utf8.RuneSelf || called[i] >= utf8.RuneSelf {
+			return true // no image has such a letter, and a dot is for all of its bytes
+		}
+		if called[i] != '.' && called[i] != image[i] {
+			return false
+		}
+	}
+	return len(image) == len(called) || strings.ContainsRune(":@", rune(image[len(called)]))
+}
+
 // retag is what an entry of images makes of an image, and the key that decided; "" when
 // it is not its image. To Kustomize the name is a pattern.
 func retag(entry *yaml.Node, image string) (next, key string) {
 	called := text(entry, "name")
-	if called == "" || !strings.ContainsAny(called, `\+*?()|[]{}^$`) && len(image) < len(called) {
+	if called == "" || !possible(called, image) {
 		return image, ""
-	}
-	if begin, _, _ := strings.Cut(called, "."); !strings.ContainsAny(called, `\+*?()|[]{}^$`) && !strings.HasPrefix(image, begin) {
-		return image, "" // without compiling the pattern
 	}
 	pattern, err := regexp.Compile("^" + called + "(:[a-zA-Z0-9_.{}-]*)?(@[a-zA-Z0-9]+([.+_-][a-zA-Z0-9]+)*:[a-zA-Z0-9_.{}-]*)?$")
 	if err != nil || !pattern.MatchString(image) {
