@@ -58,7 +58,7 @@ type Built struct {
 // first; it may only take parts out, since what it put in would not be checked.
 func (f *Folder) Build(file string, edit func(*types.Kustomization)) (Built, error) {
 	f.fsys.files, f.fsys.bytes, f.fsys.content = 0, 0, map[string][]byte{}
-	fsys := &edited{originated: &originated{rooted: f.fsys, folder: f.below}, file: file, edit: edit, read: map[string]bool{}}
+	fsys := &edited{originated: newOriginated(f.fsys), file: file, edit: edit, read: map[string]bool{}}
 	resources, err := kustomize.Build(fsys, "/"+f.below)
 	if f.fsys.over != nil {
 		return Built{}, f.fsys.over
@@ -66,7 +66,7 @@ func (f *Folder) Build(file string, edit func(*types.Kustomization)) (Built, err
 	if err != nil {
 		return Built{}, fmt.Errorf("%s: %w", f.fsys.shown(f.below), err)
 	}
-	objects, err := fromResources(f.fsys, resources, f.below)
+	objects, err := fromResources(fsys.originated, resources, f.below)
 	if err == nil {
 		objects, err = bounded(f.fsys.shown(f.below), objects)
 	}

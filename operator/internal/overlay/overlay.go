@@ -4,6 +4,7 @@
 package overlay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +21,6 @@ import (
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/resource"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/operator/internal/collector"
 	"github.com/sluice-dev/sluice/operator/internal/kustomize"
@@ -272,14 +272,15 @@ func build(fsys *rooted, below string) ([]Object, error) {
 		return bounded(fsys.shown(below), objects)
 	}
 	fsys.files, fsys.over = before, nil
-	built, err := kustomize.Build(&originated{rooted: fsys, folder: inside(below)}, "/"+inside(below))
+	shown := newOriginated(fsys)
+	built, err := kustomize.Build(shown, "/"+inside(below))
 	if fsys.over != nil {
 		return nil, fsys.over
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", fsys.shown(below), err)
 	}
-	objects, err := fromResources(fsys, built, inside(below))
+	objects, err := fromResources(shown, built, inside(below))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", fsys.shown(below), err)
 	}
@@ -293,9 +294,7 @@ func bounded(name string, objects []Object) ([]Object, error) {
 	return objects, nil
 }
 
-const originAnnotation = "config.kubernetes.io/origin"
-
-func fromResources(fsys *rooted, built resmap.ResMap, below string) ([]Object, error) {
+func fromResources(fsys *originated, built resmap.ResMap, below string) ([]Object, error) {
 	resources := built.Resources()
 	objects := make([]Object, len(resources))
 	failures := make([]error, len(resources))
@@ -304,47 +303,11 @@ func fromResources(fsys *rooted, built resmap.ResMap, below string) ([]Object, e
 	return objects, errors.Join(failures...)
 }
 
-func fromResource(fsys *rooted, res *resource.Resource, below string) (Object, error) {
+func fromResource(fsys *originated, res *resource.Resource, below string) (Object, error) {
 	u, err := contentOf(res)
 	if err != nil {
 		return Object{}, err
 	}
-	file := below
-	annotations := u.GetAnnotations()
-	var origin struct {
-		Path         string `json:"path"`
-		ConfiguredIn string `json:"configuredIn"`
-	}
-	if err := yaml.Unmarshal([]byte(annotations[originAnnotation]), &origin); err == nil {
-		if p := origin.Path + origin.ConfiguredIn; p != "" {
-			file = path.Join(below, p)
-		}
-	}
-	delete(annotations, originAnnotation)
-	if len(annotations) == 0 {
-		annotations = nil
-	}
-	u.SetAnnotations(annotations)
+	file := cmp.Or(fsys.fileOf(unmark(u), u.GetKind(), u.GetName()), below)
 	return Object{Unstructured: u, File: fsys.shown(file), Path: file}, nil
-}
-
-// originated shows Kustomize the kustomization in folder with origin annotations asked
-// for, so that each object can be traced to its file.
-type originated struct {
-	*rooted
-	folder string
-}
-
-func (o *originated) ReadFile(name string) ([]byte, error) {
-	raw, err := o.rooted.ReadFile(name)
-	if err != nil || path.Join(o.folder, path.Base(inside(name))) != inside(name) || kustomizationFile(o.rooted, o.folder) != inside(name) {
-		return raw, err
-	}
-	doc := map[string]any{}
-	if err := yaml.Unmarshal(raw, &doc); err != nil {
-		return nil, fmt.Errorf("%s: %w", o.shown(inside(name)), err)
-	}
-	asked, _ := doc["buildMetadata"].([]any)
-	doc["buildMetadata"] = append(asked, "originAnnotations")
-	return yaml.Marshal(doc)
 }

@@ -119,9 +119,7 @@ func plainFile(file string, text []byte) ([]Object, error) {
 		if !untouched(u) {
 			return nil, errNotPlain
 		}
-		if len(u.GetAnnotations()) == 0 {
-			u.SetAnnotations(nil)
-		}
+		unmark(u)
 		out = append(out, Object{Unstructured: u, Path: file})
 	}
 	return out, nil

@@ -88,8 +88,8 @@ func TestPlain_GivesWhatKustomizeGives(t *testing.T) {
 			if plainErr != nil {
 				return
 			}
-			fsys := newRooted(handle, at)
-			built, err := kustomize.Build(&originated{rooted: fsys, folder: "o"}, "/o")
+			fsys := newOriginated(newRooted(handle, at))
+			built, err := kustomize.Build(fsys, "/o")
 			if err != nil {
 				t.Fatalf("Kustomize refuses it: %v", err)
 			}
