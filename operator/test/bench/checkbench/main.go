@@ -22,7 +22,7 @@ import (
 
 const (
 	workloads = 1000
-	rounds    = 5
+	rounds    = 10
 )
 
 // groups of the library have 16 policies together, each of which sees the Workload and all of
