@@ -2,19 +2,23 @@ package overlay
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"path"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/sluice-dev/sluice/operator/internal/kustomize"
@@ -23,8 +27,13 @@ import (
 // fileAnnotation says, during a build, from which file an object was read, as a path below the
 // root. Kustomize has origin annotations for that, and with them notes on each object every
 // transformer that there is: with a patch for each of 300 Workloads that takes minutes, where
-// the build takes a second.
-const fileAnnotation = "sluice.dev/read-from"
+// the build takes a second. Nobody can know its name beforehand: a patch for objects without
+// it would be passed over here, and applied by everybody else.
+var fileAnnotation = "sluice.dev/read-from-" + rand.Text()
+
+// hashedName ends in what Kustomize makes of a whole object, its annotations included, where an
+// annotation asks for that.
+var hashedName = regexp.MustCompile(`-[2456789bcdfghkmt]{10}$`)
 
 // originated shows Kustomize resource files with fileAnnotation on each object, so that it can
 // be traced to its file. Which files those are, it learns from the kustomizations, which
@@ -34,13 +43,66 @@ type originated struct {
 	resources map[string]bool
 	// generators are those of all kustomizations, in the order in which they are read.
 	generators []generator
+	// loaded are the files that are read for what is in them, and plugins says that there are
+	// plugins, which may read any.
+	loaded  map[string]bool
+	plugins bool
+	// unmarked has files shown as they are.
+	unmarked bool
+	// leaked says that fileAnnotation is in what was built elsewhere than where it was put, or
+	// in a hash.
+	leaked atomic.Bool
 }
 
 // generator of ConfigMaps or Secrets, and the kustomization that it stands in.
 type generator struct{ kind, name, file string }
 
 func newOriginated(fsys *rooted) *originated {
-	return &originated{rooted: fsys, resources: map[string]bool{}}
+	return &originated{rooted: fsys, resources: map[string]bool{}, loaded: map[string]bool{}}
+}
+
+// built are the objects of a folder, with their files. fsys shows what o does. Where the
+// annotations may have changed more than themselves, or Kustomize refuses what it built with
+// them, it is built again without: what is told is always what anybody else gets.
+func (o *originated) built(fsys filesys.FileSystem, below string) ([]Object, error) {
+	before := o.files
+	marked, err := o.once(fsys, below)
+	if o.over != nil || err == nil && !o.doubtful() {
+		return marked, err
+	}
+	o.files, o.unmarked = before, true
+	objects, err := o.once(fsys, below)
+	if len(objects) == len(marked) {
+		for i := range objects {
+			objects[i].File, objects[i].Path = marked[i].File, marked[i].Path
+		}
+	}
+	return objects, err
+}
+
+func (o *originated) once(fsys filesys.FileSystem, below string) ([]Object, error) {
+	resources, err := kustomize.Build(fsys, "/"+below)
+	if o.over != nil {
+		return nil, o.over
+	}
+	if err == nil {
+		var objects []Object
+		if objects, err = fromResources(o, resources, below); err == nil {
+			return objects, nil
+		}
+	}
+	return nil, fmt.Errorf("%s: %w", o.shown(below), err)
+}
+
+// doubtful says whether the annotations may have changed more of what was built than
+// themselves.
+func (o *originated) doubtful() bool {
+	for file := range o.loaded {
+		if o.resources[file] {
+			return true
+		}
+	}
+	return o.plugins || o.leaked.Load()
 }
 
 func (o *originated) ReadFile(name string) ([]byte, error) {
@@ -50,7 +112,7 @@ func (o *originated) ReadFile(name string) ([]byte, error) {
 	case err != nil:
 	case slices.Contains(konfig.RecognizedKustomizationFileNames(), path.Base(file)):
 		o.learn(file, raw)
-	case o.resources[file]:
+	case o.resources[file] && !o.unmarked:
 		return marked(raw, file), nil
 	}
 	return raw, err
@@ -67,6 +129,10 @@ func (o *originated) learn(file string, raw []byte) {
 	for _, entry := range append(k.Resources, k.Bases...) {
 		o.resources[path.Join(path.Dir(file), entry)] = true
 	}
+	for _, f := range loaded(k) {
+		o.loaded[path.Join(path.Dir(file), f.path)] = true
+	}
+	o.plugins = o.plugins || len(k.Generators)+len(k.Transformers)+len(k.Validators) > 0
 	for _, g := range k.ConfigMapGenerator {
 		o.generators = append(o.generators, generator{"ConfigMap", g.Name, file})
 	}
@@ -89,6 +155,28 @@ func (o *originated) fileOf(annotation, kind, name string) string {
 		}
 	}
 	return best.file
+}
+
+// content of a built object without fileAnnotation, and the file that it named.
+func (o *originated) content(r *resource.Resource) (*unstructured.Unstructured, string, error) {
+	raw, err := r.MarshalJSON()
+	if err != nil {
+		return nil, "", err
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(raw); err != nil {
+		return nil, "", err
+	}
+	_, there := u.GetAnnotations()[fileAnnotation]
+	allowed := 0
+	if there {
+		allowed = 1
+	}
+	ofData := u.GetKind() == "ConfigMap" || u.GetKind() == "Secret"
+	if bytes.Count(raw, []byte(fileAnnotation)) > allowed || !ofData && hashedName.MatchString(u.GetName()) {
+		o.leaked.Store(true)
+	}
+	return u, unmark(u), nil
 }
 
 // marked is the text of a resource file with fileAnnotation on each object. What cannot be read
