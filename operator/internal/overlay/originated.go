@@ -43,14 +43,16 @@ type originated struct {
 	resources map[string]bool
 	// generators are those of all kustomizations, in the order in which they are read.
 	generators []generator
-	// loaded are the files that are read for what is in them, and plugins says that there are
-	// plugins, which may read any.
-	loaded  map[string]bool
-	plugins bool
+	// loaded are the files that are read for what is in them, and settings those of them that
+	// say where labels and the like go.
+	loaded, settings map[string]bool
+	// reached says that there are plugins, which may read any file and look at any object, or
+	// that something goes into annotations only where there are some.
+	reached bool
 	// unmarked has files shown as they are.
 	unmarked bool
 	// leaked says that fileAnnotation is in what was built elsewhere than where it was put, or
-	// in a hash.
+	// in a hash, or is gone.
 	leaked atomic.Bool
 }
 
@@ -58,7 +60,7 @@ type originated struct {
 type generator struct{ kind, name, file string }
 
 func newOriginated(fsys *rooted) *originated {
-	return &originated{rooted: fsys, resources: map[string]bool{}, loaded: map[string]bool{}}
+	return &originated{rooted: fsys, resources: map[string]bool{}, loaded: map[string]bool{}, settings: map[string]bool{}}
 }
 
 // built are the objects of a folder, with their files. fsys shows what o does. Where the
@@ -102,7 +104,7 @@ func (o *originated) doubtful() bool {
 			return true
 		}
 	}
-	return o.plugins || o.leaked.Load()
+	return o.reached || o.leaked.Load()
 }
 
 func (o *originated) ReadFile(name string) ([]byte, error) {
@@ -113,7 +115,10 @@ func (o *originated) ReadFile(name string) ([]byte, error) {
 	case slices.Contains(konfig.RecognizedKustomizationFileNames(), path.Base(file)):
 		o.learn(file, raw)
 	case o.resources[file] && !o.unmarked:
-		return marked(raw, file), nil
+		raw = marked(raw, file)
+	}
+	if o.settings[file] {
+		o.reached = o.reached || isAboutAnnotations(raw)
 	}
 	return raw, err
 }
@@ -132,7 +137,13 @@ func (o *originated) learn(file string, raw []byte) {
 	for _, f := range loaded(k) {
 		o.loaded[path.Join(path.Dir(file), f.path)] = true
 	}
-	o.plugins = o.plugins || len(k.Generators)+len(k.Transformers)+len(k.Validators) > 0
+	for _, entry := range append(k.Configurations, k.Crds...) {
+		o.settings[path.Join(path.Dir(file), entry)] = true
+	}
+	labelled := func(l types.Label) bool {
+		return slices.ContainsFunc(l.FieldSpecs, func(f types.FieldSpec) bool { return strings.Contains(f.Path, "annotations") })
+	}
+	o.reached = o.reached || len(k.Generators)+len(k.Transformers)+len(k.Validators) > 0 || slices.ContainsFunc(k.Labels, labelled)
 	for _, g := range k.ConfigMapGenerator {
 		o.generators = append(o.generators, generator{"ConfigMap", g.Name, file})
 	}
@@ -157,6 +168,16 @@ func (o *originated) fileOf(annotation, kind, name string) string {
 	return best.file
 }
 
+// isAboutAnnotations says whether settings may be about the field of annotations.
+func isAboutAnnotations(settings []byte) bool {
+	documents, err := mappings(settings)
+	return err != nil || slices.ContainsFunc(documents, namesAnnotations)
+}
+
+func namesAnnotations(n *yaml.Node) bool {
+	return strings.Contains(n.Value, "annotations") || slices.ContainsFunc(n.Content, namesAnnotations)
+}
+
 // content of a built object without fileAnnotation, and the file that it named.
 func (o *originated) content(r *resource.Resource) (*unstructured.Unstructured, string, error) {
 	raw, err := r.MarshalJSON()
@@ -167,16 +188,19 @@ func (o *originated) content(r *resource.Resource) (*unstructured.Unstructured, 
 	if err := u.UnmarshalJSON(raw); err != nil {
 		return nil, "", err
 	}
-	_, there := u.GetAnnotations()[fileAnnotation]
-	allowed := 0
-	if there {
-		allowed = 1
+	file := unmark(u)
+	put := 1
+	if file == "" {
+		put = 0
 	}
 	ofData := u.GetKind() == "ConfigMap" || u.GetKind() == "Secret"
-	if bytes.Count(raw, []byte(fileAnnotation)) > allowed || !ofData && hashedName.MatchString(u.GetName()) {
+	switch {
+	case file == "" && o.fileOf("", u.GetKind(), u.GetName()) == "",
+		bytes.Count(raw, []byte(fileAnnotation)) != put,
+		!ofData && hashedName.MatchString(u.GetName()):
 		o.leaked.Store(true)
 	}
-	return u, unmark(u), nil
+	return u, file, nil
 }
 
 // marked is the text of a resource file with fileAnnotation on each object. What cannot be read
