@@ -115,7 +115,9 @@ func (o *originated) ReadFile(name string) ([]byte, error) {
 	case slices.Contains(konfig.RecognizedKustomizationFileNames(), path.Base(file)):
 		o.learn(file, raw)
 	case o.resources[file] && !o.unmarked:
-		raw = marked(raw, file)
+		var exact bool
+		raw, exact = marked(raw, file)
+		o.reached = o.reached || !exact
 	}
 	if o.settings[file] {
 		o.reached = o.reached || isAboutAnnotations(raw)
@@ -143,6 +145,9 @@ func (o *originated) learn(file string, raw []byte) {
 	labelled := func(l types.Label) bool {
 		return slices.ContainsFunc(l.FieldSpecs, func(f types.FieldSpec) bool { return strings.Contains(f.Path, "annotations") })
 	}
+	valued := func(v types.Var) bool { return strings.Contains(v.FieldRef.FieldPath, "annotations") }
+	//lint:ignore SA1019 what is deprecated is still read
+	o.reached = o.reached || slices.ContainsFunc(k.Vars, valued)
 	o.reached = o.reached || len(k.Generators)+len(k.Transformers)+len(k.Validators) > 0 || slices.ContainsFunc(k.Labels, labelled)
 	for _, g := range k.ConfigMapGenerator {
 		o.generators = append(o.generators, generator{"ConfigMap", g.Name, file})
@@ -204,45 +209,52 @@ func (o *originated) content(r *resource.Resource) (*unstructured.Unstructured, 
 }
 
 // marked is the text of a resource file with fileAnnotation on each object. What cannot be read
-// is returned as it is, for Kustomize to say why.
-func marked(raw []byte, file string) []byte {
+// is returned as it is, for Kustomize to say why. exact says that nothing else is different to a
+// patch.
+func marked(raw []byte, file string) (out []byte, exact bool) {
 	if out, ok := inserted(raw, file); ok {
-		return out
+		return out, true
 	}
-	if out, ok := rewritten(raw, file); ok {
-		return out
+	if out, exact, ok := rewritten(raw, file); ok {
+		return out, exact
 	}
-	return raw
+	return raw, true
 }
 
 // rewritten is marked by reading objects and writing them out again. It says false where they
-// are not the same then, but for the annotation.
-func rewritten(raw []byte, file string) ([]byte, bool) {
+// are not the same then, but for the annotation. exact is false where they are the same only as
+// they are: a null that is not written out becomes an empty text, and a patch drops nulls.
+func rewritten(raw []byte, file string) (out []byte, exact, ok bool) {
 	objects, err := kustomize.Read(raw)
 	if err != nil {
-		return nil, false
+		return nil, false, false
 	}
 	before, err := unmarked(objects)
 	if err != nil {
-		return nil, false
+		return nil, false, false
 	}
-	var out []byte
 	for _, o := range objects {
 		if takesAnnotations(o.YNode()) {
 			err = o.PipeE(yaml.SetAnnotation(fileAnnotation, file))
 		}
 		text, failed := yaml.String(o.YNode())
 		if err != nil || failed != nil {
-			return nil, false
+			return nil, false, false
 		}
 		out = append(append(out, "---\n"...), text...)
 	}
 	again, err := kustomize.Read(out)
 	if err != nil {
-		return nil, false
+		return nil, false, false
 	}
 	after, err := unmarked(again)
-	return out, err == nil && reflect.DeepEqual(before, after)
+	exact = slices.EqualFunc(objects, again, func(a, b *resource.Resource) bool { return alike(a.YNode(), b.YNode()) })
+	return out, exact, err == nil && reflect.DeepEqual(before, after)
+}
+
+// alike says whether two nodes are written the same.
+func alike(a, b *yaml.Node) bool {
+	return a.Kind == b.Kind && a.ShortTag() == b.ShortTag() && a.Value == b.Value && a.Style == b.Style && slices.EqualFunc(a.Content, b.Content, alike)
 }
 
 // unmarked are the contents of objects without fileAnnotation.

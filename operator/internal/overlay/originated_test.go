@@ -124,9 +124,10 @@ func TestMarked_ChangesNothingElseOfRandomFiles(t *testing.T) {
 func same(t *testing.T, text string) []string {
 	t.Helper()
 	want, _ := contents(t, []byte(text))
-	got, files := contents(t, marked([]byte(text), "f.yaml"))
+	out, _ := marked([]byte(text), "f.yaml")
+	got, files := contents(t, out)
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s\nis read as %v\nand marked\n%s\nas %v", text, want, marked([]byte(text), "f.yaml"), got)
+		t.Errorf("%s\nis read as %v\nand marked\n%s\nas %v", text, want, out, got)
 	}
 	return files
 }
