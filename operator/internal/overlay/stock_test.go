@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/sluice-dev/sluice/operator/internal/kustomize"
@@ -67,7 +68,7 @@ var overlays = map[string]map[string]string{
 	"labels that a schema has go there":      {"kustomization.yaml": "resources: [a.yaml]\ncrds: [c.json]\ncommonLabels: {x: z}\n", "a.yaml": "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: t}\n", "c.json": `{"example.com/v1.Thing": {"Schema": {"properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"$ref": "m"}}}}, "m": {"Schema": {"properties": {"annotations": {"x-kubernetes-label-selector": true, "type": "object"}}}}}`},
 	"a replacement of no annotations":        {"kustomization.yaml": "resources: [a.yaml, p.yaml]\nreplacements: [{source: {kind: Pod, fieldPath: metadata.labels}, targets: [{select: {kind: ConfigMap}, fieldPaths: [metadata.annotations]}]}]\n", "a.yaml": aMap, "p.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {x: z}}\n"},
 	"a var of no annotations":                {"kustomization.yaml": "resources: [a.yaml, p.yaml]\nvars: [{name: V, objref: {apiVersion: v1, kind: ConfigMap, name: a}, fieldref: {fieldpath: metadata.annotations}}]\n", "a.yaml": aMap, "p.yaml": aPod},
-	"a null that a patch drops":              {"kustomization.yaml": "resources: [p.yaml]\npatches: [{path: q.yaml}]\n", "p.yaml": "# \u00fc\n" + aPod + "x:\n", "q.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {x: z}}\n"},
+	"a null that a patch drops":              {"kustomization.yaml": "resources: [p.yaml]\npatches: [{path: q.yaml}]\n", "p.yaml": "# \u00fc\n" + strings.Replace(aPod, "image: i", "image: i, tty", 1), "q.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, env: [{name: A, value: b}]}]}\n"},
 	"empty annotations":                      {"kustomization.yaml": "resources: [a.yaml]\nnamePrefix: x-\n", "a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  annotations: {}\n"},
 	"null annotations":                       {"kustomization.yaml": "resources: [a.yaml]\nnamePrefix: x-\n", "a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  annotations:\n"},
 }
