@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sluice-dev/sluice/operator/internal/kustomize"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
@@ -59,14 +58,7 @@ type Built struct {
 func (f *Folder) Build(file string, edit func(*types.Kustomization)) (Built, error) {
 	f.fsys.files, f.fsys.bytes, f.fsys.content = 0, 0, map[string][]byte{}
 	fsys := &edited{originated: newOriginated(f.fsys), file: file, edit: edit, read: map[string]bool{}}
-	resources, err := kustomize.Build(fsys, "/"+f.below)
-	if f.fsys.over != nil {
-		return Built{}, f.fsys.over
-	}
-	if err != nil {
-		return Built{}, fmt.Errorf("%s: %w", f.fsys.shown(f.below), err)
-	}
-	objects, err := fromResources(fsys.originated, resources, f.below)
+	objects, err := fsys.built(fsys, f.below)
 	if err == nil {
 		objects, err = bounded(f.fsys.shown(f.below), objects)
 	}

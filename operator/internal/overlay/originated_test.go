@@ -63,8 +63,8 @@ var resourceFiles = map[string]struct {
 	"ends of lines of Windows":    {"apiVersion: v1\r\nkind: ConfigMap\r\nmetadata:\r\n  name: a\r\n", false},
 	"letters beyond ASCII":        {"apiVersion: v1\nkind: ConfigMap\nmetadata: {labels: {ü: ü}, name: a}\n", false},
 	"a comment alone":             {"# nothing\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n", true},
-	"our own annotation":          {"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  annotations: {sluice.dev/read-from: other.yaml}\n", false},
-	"our own annotation, escaped": {"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  annotations: {\"sluice.dev\\/read-from\": other.yaml}\n", false},
+	"our own annotation":          {"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  annotations: {" + fileAnnotation + ": other.yaml}\n", false},
+	"our own annotation, escaped": {"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  annotations: {\"" + strings.Replace(fileAnnotation, "/", "\\/", 1) + "\": other.yaml}\n", false},
 	"a key twice":                 {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nmetadata: {name: b}\n", false},
 	"metadata that is a text":     {"apiVersion: v1\nkind: ConfigMap\nmetadata: a\n", false},
 	"no YAML":                     {"apiVersion: [\n", false},
@@ -124,9 +124,10 @@ func TestMarked_ChangesNothingElseOfRandomFiles(t *testing.T) {
 func same(t *testing.T, text string) []string {
 	t.Helper()
 	want, _ := contents(t, []byte(text))
-	got, files := contents(t, marked([]byte(text), "f.yaml"))
+	out, _ := marked([]byte(text), "f.yaml")
+	got, files := contents(t, out)
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s\nis read as %v\nand marked\n%s\nas %v", text, want, marked([]byte(text), "f.yaml"), got)
+		t.Errorf("%s\nis read as %v\nand marked\n%s\nas %v", text, want, out, got)
 	}
 	return files
 }

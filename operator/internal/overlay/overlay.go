@@ -273,16 +273,9 @@ func build(fsys *rooted, below string) ([]Object, error) {
 	}
 	fsys.files, fsys.over = before, nil
 	shown := newOriginated(fsys)
-	built, err := kustomize.Build(shown, "/"+inside(below))
-	if fsys.over != nil {
-		return nil, fsys.over
-	}
+	objects, err := shown.built(shown, inside(below))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", fsys.shown(below), err)
-	}
-	objects, err := fromResources(shown, built, inside(below))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", fsys.shown(below), err)
+		return nil, err
 	}
 	return bounded(fsys.shown(below), objects)
 }
@@ -304,10 +297,10 @@ func fromResources(fsys *originated, built resmap.ResMap, below string) ([]Objec
 }
 
 func fromResource(fsys *originated, res *resource.Resource, below string) (Object, error) {
-	u, err := contentOf(res)
+	u, annotation, err := fsys.content(res)
 	if err != nil {
 		return Object{}, err
 	}
-	file := cmp.Or(fsys.fileOf(unmark(u), u.GetKind(), u.GetName()), below)
+	file := cmp.Or(fsys.fileOf(annotation, u.GetKind(), u.GetName()), below)
 	return Object{Unstructured: u, File: fsys.shown(file), Path: file}, nil
 }
