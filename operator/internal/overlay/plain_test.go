@@ -1,8 +1,6 @@
 package overlay
 
 import (
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -66,29 +64,15 @@ func TestPlain_GivesWhatKustomizeGives(t *testing.T) {
 		"an empty file":                   {map[string]string{"o/kustomization.yaml": list("a.yaml, b.yaml"), "o/a.yaml": workload("a"), "o/b.yaml": ""}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			at := place{root: t.TempDir(), below: "o", folder: true}
-			for file, content := range c.files {
-				file = filepath.Join(at.root, file)
-				if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			handle, err := os.OpenRoot(at.root)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer handle.Close()
-			got, plainErr := plain(newRooted(handle, at), "o")
+			_, fresh := opened(t, c.files, "o")
+			got, plainErr := plain(fresh(), "o")
 			if c.plain && plainErr != nil {
 				t.Fatal(plainErr)
 			}
 			if plainErr != nil {
 				return
 			}
-			fsys := newOriginated(newRooted(handle, at))
+			fsys := newOriginated(fresh())
 			built, err := kustomize.Build(fsys, "/o")
 			if err != nil {
 				t.Fatalf("Kustomize refuses it: %v", err)

@@ -73,31 +73,39 @@ var overlays = map[string]map[string]string{
 	"null annotations":                       {"kustomization.yaml": "resources: [a.yaml]\nnamePrefix: x-\n", "a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  annotations:\n"},
 }
 
+// opened writes files into a new folder, and returns it, and the file system of the overlay that
+// is below.
+func opened(t *testing.T, files map[string]string, below string) (dir string, fresh func() *rooted) {
+	t.Helper()
+	dir = t.TempDir()
+	for file, text := range files {
+		file = filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at, err := find(dir, filepath.Join(dir, below))
+	if err != nil {
+		t.Fatal(err)
+	}
+	handle, err := os.OpenRoot(at.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { handle.Close() })
+	return dir, func() *rooted { return newRooted(handle, at) }
+}
+
 // What is judged is what a stock Kustomize makes of the same files. Annotations that are there
 // and empty are none to anybody.
 func TestRead_IsWhatKustomizeBuilds(t *testing.T) {
 	for name, files := range overlays {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			for file, text := range files {
-				file = filepath.Join(dir, file)
-				if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			at, err := find(dir, dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			handle, err := os.OpenRoot(at.root)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer handle.Close()
-			built, failed := kustomize.Build(newRooted(handle, at), "/")
+			dir, fresh := opened(t, files, "")
+			built, failed := kustomize.Build(fresh(), "/")
 			objects, err := Read(dir, dir, nil)
 			if (err != nil) != (failed != nil) {
 				t.Fatalf("error: %v, where Kustomize says: %v", err, failed)
