@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/parallel"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 )
 
@@ -154,7 +155,7 @@ func hold(ctx context.Context, from gather.Registry, facts []fact) bool {
 	ctx, cancel := context.WithTimeout(ctx, limits.Gather)
 	defer cancel()
 	var other atomic.Bool
-	inParallel(limits.CheckParallel, len(facts), func(i int) {
+	parallel.Do(limits.CheckParallel, len(facts), func(i int) {
 		if other.Load() || !facts[i].holds(ctx, from) {
 			other.Store(true)
 		}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"reflect"
 	"sync"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -109,20 +108,6 @@ func (in *input) take(ctx context.Context, set *overlay.Set, checked bool) error
 		}
 	}
 	return nil
-}
-
-// inParallel does n things, some of them at a time, and returns when all are done.
-func inParallel(atOnce, n int, do func(i int)) {
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range min(atOnce, n) {
-		all.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				do(i)
-			}
-		})
-	}
-	all.Wait()
 }
 
 func (in *input) add(ctx context.Context, schemas *schema.Set, sub subject, checked bool) error {

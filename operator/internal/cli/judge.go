@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/parallel"
 	"github.com/sluice-dev/sluice/operator/internal/report"
 )
 
@@ -80,7 +81,7 @@ func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input, sc
 		done.Add(1)
 	}
 	if in.asksRegistries() {
-		inParallel(limits.CheckParallel, len(subjects), one)
+		parallel.Do(limits.CheckParallel, len(subjects), one)
 	} else {
 		collector.Each(len(subjects), one)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/parallel"
 	"github.com/sluice-dev/sluice/operator/internal/report"
 )
 
@@ -78,7 +79,7 @@ func (o *verifyOptions) run(ctx context.Context, s streams, facts *facts, names 
 		}
 	}
 	verdicts := make([]gate.Verdict, len(names))
-	inParallel(limits.CheckParallel, len(names), func(i int) {
+	parallel.Do(limits.CheckParallel, len(names), func(i int) {
 		verdicts[i] = verifyOne(ctx, facts, rule, names[i], refs[i])
 	})
 	if err := o.write(s, names, verdicts); err != nil {

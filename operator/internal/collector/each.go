@@ -3,7 +3,8 @@ package collector
 import (
 	"runtime"
 	"sync"
-	"sync/atomic"
+
+	"github.com/sluice-dev/sluice/operator/internal/parallel"
 )
 
 // Each does n things on all cores, and returns when all are done. None may wait for anybody
@@ -13,16 +14,7 @@ import (
 func Each(n int, do func(i int)) {
 	p := begin()
 	defer p.end()
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), n) {
-		all.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				p.do(func() { do(i) })
-			}
-		})
-	}
-	all.Wait()
+	parallel.Do(runtime.GOMAXPROCS(0), n, func(i int) { p.do(func() { do(i) }) })
 }
 
 // pauses are those between things that are done side by side; nil for none.

@@ -173,12 +173,8 @@ func namesAnnotations(n *yaml.Node) bool {
 
 // content of a built object without fileAnnotation, and the file that it named.
 func (o *originated) content(r *resource.Resource) (*unstructured.Unstructured, string, error) {
-	raw, err := r.MarshalJSON()
+	u, raw, err := written(r)
 	if err != nil {
-		return nil, "", err
-	}
-	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON(raw); err != nil {
 		return nil, "", err
 	}
 	file := unmark(u)

@@ -127,12 +127,18 @@ func plainFile(file string, text []byte) ([]Object, error) {
 
 // contentOf is an object as JSON has it.
 func contentOf(r *resource.Resource) (*unstructured.Unstructured, error) {
+	u, _, err := written(r)
+	return u, err
+}
+
+// written is contentOf, and the JSON itself.
+func written(r *resource.Resource) (*unstructured.Unstructured, []byte, error) {
 	raw, err := r.MarshalJSON()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	u := &unstructured.Unstructured{}
-	return u, u.UnmarshalJSON(raw)
+	return u, raw, u.UnmarshalJSON(raw)
 }
 
 // directly is contentOf for an object that is as it was parsed, without writing it out and

@@ -14,6 +14,7 @@ const module = "github.com/sluice-dev/sluice/operator/"
 // layer of each package, by longest prefix. A package imports packages of lower layers
 // only: decision code cannot reach I/O, and the gates cannot reach each other.
 var layers = map[string]int{
+	"internal/parallel":               -2,
 	"internal/limits":                 -1, // the bounds of all, redact included
 	"internal/collector":              -1,
 	"internal/lru":                    -1,
