@@ -142,7 +142,7 @@ func (o *checkOptions) judge(ctx context.Context, s streams, paths []string, fro
 	}
 	out, passed := &checked{}, 0
 	for _, w := range r.worlds {
-		n, err := out.judge(ctx, s, w, from, keys, placed(o.format))
+		n, err := out.judge(ctx, s, w, gather.NewJudgeSharing(r.policies, w.files, from, keys), placed(o.format))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -158,9 +158,7 @@ func (o *checkOptions) judge(ctx context.Context, s streams, paths []string, fro
 }
 
 // judge judges what belongs together, and returns how many objects were passed over.
-func (c *checked) judge(ctx context.Context, s streams, w *world, from gather.Registry, keys gather.Keys, placed bool) (int, error) {
-	judge := gather.NewJudge(w.files, from, keys)
-	judge.Prepare(w.files.GateList)
+func (c *checked) judge(ctx context.Context, s streams, w *world, judge *gather.Judge, placed bool) (int, error) {
 	w.explain(s)
 	results, passed := judgeAll(ctx, judge, s, w.input, w.scope, placed)
 	refused, err := disorder(w.dependents)
