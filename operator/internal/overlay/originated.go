@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -80,6 +81,9 @@ func (o *originated) once(fsys filesys.FileSystem, below string) ([]Object, erro
 		if objects, err = fromResources(o, resources, below); err == nil {
 			return objects, nil
 		}
+	}
+	if where := o.keyWithoutQuotes(err); where != "" {
+		return nil, errors.New(where)
 	}
 	return nil, fmt.Errorf("%s: %w", o.shown(below), err)
 }
