@@ -81,7 +81,7 @@ const docsAt = "https://github.com/sluice-dev/sluice/blob/main/docs/"
 func docs(name string) string {
 	group, _, ruled := strings.Cut(name, "/")
 	if _, builtin := policy.Builtin(group); ruled && builtin {
-		return docsAt + "policies.md"
+		return docsAt + "policies.md#" + group
 	}
 	switch group {
 	case "signature":

@@ -275,6 +275,8 @@ func (r *refusal) file(p *page, written, name string) error {
 		return p.refused(written, err.Error())
 	case !info.Mode().IsRegular():
 		return p.refused(written, "not a regular file")
+	case info.Size() > limits.SourceFileBytes:
+		return p.refused(written, fmt.Sprintf("larger than %d bytes (limits.SourceFileBytes)", limits.SourceFileBytes))
 	case p.folder != "." && !strings.HasPrefix(target, p.folder+"/"):
 		return p.refused(written, "Kustomize loads files only from below the kustomization that names them; make it a base or a component")
 	}
