@@ -98,7 +98,7 @@ func (r *refusal) kustomization(folder string, plugin bool, depth int) error {
 // read checks and indexes a kustomization's text.
 func (p *page) read(raw []byte) error {
 	c := chunk{text: raw, line: 1}
-	if err := c.check(p.name); err != nil {
+	if _, err := c.check(p.name); err != nil {
 		return err
 	}
 	var document yaml.Node
