@@ -100,11 +100,14 @@ func (was *kept) checked() *checked {
 	return out
 }
 
-// findings of all verdicts, in order.
+// findings of all verdicts, in order, with those that were exempted.
 func findings(verdicts []gate.Verdict) []gate.Finding {
 	var out []gate.Finding
 	for _, v := range verdicts {
 		out = append(append(out, v.Violations...), v.Warnings...)
+		for _, e := range v.Exemptions {
+			out = append(out, e.Finding())
+		}
 	}
 	return out
 }
