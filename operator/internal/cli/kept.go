@@ -41,7 +41,7 @@ func (r result) judgedObject() judgedObject {
 
 // run is the result for the encoders.
 func (c *checked) run() report.Run {
-	run := report.Run{Version: version(), Docs: docs, Faults: append(append([]report.Fault(nil), c.refused...), c.wrong...)}
+	run := report.Run{Version: version(), Docs: docs, About: about, Faults: append(append([]report.Fault(nil), c.refused...), c.wrong...)}
 	for _, j := range c.judged {
 		run.Judged = append(run.Judged, j.Judged)
 	}

@@ -37,6 +37,13 @@ func docs(policy string) string {
 	return ""
 }
 
+func about(policy string) report.About {
+	if policy == "style" {
+		return report.About{Title: "Workloads are nice", Description: "What is not nice [is](ugly).", Remedy: "Be nice."}
+	}
+	return report.About{}
+}
+
 // run is one of everything.
 func run() report.Run {
 	place := func(f gate.Finding) report.Place {
@@ -61,7 +68,7 @@ func run() report.Run {
 		return report.Judged{File: "deploy/web.yaml", Verdicts: verdicts, Place: place}
 	}
 	return report.Run{
-		Version: "v0.1.0", Docs: docs,
+		Version: "v0.1.0", Docs: docs, About: about,
 		Judged: []report.Judged{
 			judged(verdict("prod", gate.Enforce, signed), verdict("watch", gate.Audit, both())),
 			judged(verdict("soft", gate.Warn, both())), judged(verdict("pass", gate.Enforce, gate.Findings{})), judged(exempted),
