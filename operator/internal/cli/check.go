@@ -163,6 +163,10 @@ func (c *checked) judge(ctx context.Context, s streams, w *world, from gather.Re
 	judge.Prepare(w.files.GateList)
 	w.explain(s)
 	results, passed := judgeAll(ctx, judge, s, w.input, w.scope, placed)
+	if ctx.Err() != nil {
+		// Verdicts that were cut off would tell of policies and registries that are fine.
+		return 0, &exit{code: ExitUndecided, err: errInterrupted}
+	}
 	refused, err := disorder(w.dependents)
 	if err != nil {
 		return 0, err
