@@ -39,3 +39,10 @@ func misnamed(root *cobra.Command, args []string) error {
 }
 
 func isFlag(word string) bool { return strings.HasPrefix(word, "-") }
+
+// oneOf lets the shell complete a flag that takes one of some words.
+func oneOf(c *cobra.Command, flag string, words ...string) {
+	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic("cli: " + err.Error()) // there is no such flag: a test runs every command
+	}
+}
