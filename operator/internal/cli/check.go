@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/spf13/cobra"
@@ -101,6 +102,7 @@ command or of verify, is verified anew. What is not in that file cannot be decid
 	c.Flags().StringSliceVar(&o.gates, "gate", nil, "file or folder with Gates, Exemptions and what they refer to (repeatable)")
 	c.Flags().StringVar(&o.root, "root", "", "folder that bases and symlinks may not leave (default: the Git work tree)")
 	c.Flags().StringVar(&o.format, "format", formatText, formatNames())
+	oneOf(c, "format", strings.Split(formatNames(), ", ")...)
 	c.Flags().StringVar(&o.changed, "changed", "", "judge only what differs from this Git branch, tag or commit, or all if rules differ")
 	c.Flags().StringVar(&o.cacheDir, "cache-dir", "", "folder where results are kept that nothing has changed for (default: sluice in the user's cache folder)")
 	c.Flags().BoolVar(&o.noCache, "no-cache", false, "judge again whatever was kept, and keep nothing")
@@ -161,6 +163,10 @@ func (o *checkOptions) judge(ctx context.Context, s streams, paths []string, fro
 func (c *checked) judge(ctx context.Context, s streams, w *world, judge *gather.Judge, placed bool) (int, error) {
 	w.explain(s)
 	results, passed := judgeAll(ctx, judge, s, w.input, w.scope, placed)
+	if ctx.Err() != nil {
+		// Verdicts that were cut off would tell of policies and registries that are fine.
+		return 0, &exit{code: ExitUndecided, err: errInterrupted}
+	}
 	refused, err := disorder(w.dependents)
 	if err != nil {
 		return 0, err
