@@ -17,8 +17,8 @@ import (
 // PathExemption is where Exemptions are validated.
 const PathExemption = "/validate-exemption"
 
-// Exemptions refuses Exemptions that are too broad, or over before they begin. All fields
-// are required.
+// Exemptions refuses Exemptions that are too broad, or over before they begin, and warns of those
+// without effect. All fields are required.
 type Exemptions struct {
 	Decoder admission.Decoder
 	// OperatorNamespace is where nothing can be exempted.
@@ -40,7 +40,7 @@ func (h *Exemptions) Handle(_ context.Context, req admission.Request) admission.
 			fmt.Sprintf("is past (it is %s now): an exemption that has expired has no effect; take it out of Git, or give it a later end", now.UTC().Format(time.RFC3339))))
 	}
 	if len(errs) == 0 {
-		return admission.Allowed("")
+		return admission.Allowed("").WithWarnings(gather.DoubtExemption(e)...)
 	}
 	return invalid(e, errs)
 }

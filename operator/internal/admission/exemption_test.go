@@ -50,6 +50,15 @@ func TestExemptions_AreRefusedByTheFieldsPath(t *testing.T) {
 	}
 }
 
+func TestExemptions_WarnOfARuleThatIsNotThere(t *testing.T) {
+	e := exemptionOf("typo", time.Now().Add(time.Hour))
+	e.Spec.Policies = []string{"signature", "restricted/privileged", "house-rules/anything", "baseline/privilegd"}
+	got := post(t, admission.PathExemption, "application/json", encoded(t, review(t, "CREATE", "", e, nil)))
+	if !got.Allowed || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "spec.policies[3]") || !strings.Contains(got.Warnings[0], "baseline/privileged") {
+		t.Errorf("allowed %v, warnings %q", got.Allowed, got.Warnings)
+	}
+}
+
 func TestExemptions_EndWhenTheyAreToldTo(t *testing.T) {
 	e := exemptionOf("revoked", time.Now().Add(time.Hour))
 	if err := api.Create(t.Context(), e); err != nil {

@@ -31,6 +31,9 @@ func (in *input) addExemption(ctx context.Context, schemas *schema.Set, o overla
 	if len(errs) > 0 {
 		return refused(fmt.Sprintf("%s: Exemption %s cannot be used:", o.File, o.GetName()), errs)
 	}
+	for _, doubt := range gather.DoubtExemption(&e) {
+		say(in.told, "sluice: ", fmt.Sprintf("%s: Exemption %s: %s", o.File, e.Name, doubt))
+	}
 	if gather.Expired(&e, in.files.Now()) {
 		say(in.told, "sluice: ", fmt.Sprintf("%s: Exemption %s expired at %s and has no effect: delete it", o.File, e.Name, e.Spec.Expires.UTC().Format(time.RFC3339)))
 	}

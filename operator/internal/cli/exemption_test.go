@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -32,7 +33,11 @@ func TestCheck_Exemptions(t *testing.T) {
 			[]string{"PASS", "[exempted] signature", "by:    hotfix until " + soon.UTC().Format(time.RFC3339) + ` because "incident 4711"`}},
 		"1: one of another image": {func(d *desk) string { return exempting(soon, d.registry.Host()+"/shop/signed") }, 1, []string{"DENY"}},
 		"1: one that has expired": {func(d *desk) string { return exempting(past, d.registry.Host()+"/shop/unsigned") }, 1, []string{"DENY", "Exemption hotfix expired at", "delete it"}},
-		"2: one of every image":   {func(*desk) string { return exempting(soon, "**") }, 2, []string{"Exemption hotfix cannot be used", "spec.images[0]"}},
+		"1: one of a rule that is not there": {func(d *desk) string {
+			return strings.Replace(exempting(soon, d.registry.Host()+"/shop/unsigned"), "[signature]", "[restricted/privilegd, restricted]", 1)
+		}, 1, []string{"DENY", `Exemption hotfix: spec.policies[0]: "restricted/privilegd" is no rule of the library: did you mean restricted/privileged?`,
+			`spec.policies[1]: "restricted" is a group of the library`, "exempts nothing"}},
+		"2: one of every image": {func(*desk) string { return exempting(soon, "**") }, 2, []string{"Exemption hotfix cannot be used", "spec.images[0]"}},
 		"2: one without an end": {func(*desk) string {
 			return "apiVersion: sluice.dev/v1beta1\nkind: Exemption\nmetadata: {name: hotfix}\nspec: {reason: a, gates: [prod], policies: [signature], images: [r.io/a]}\n"
 		}, 2, []string{"Exemption hotfix cannot be used", "spec.expires"}},

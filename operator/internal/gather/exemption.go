@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gate/policy"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
@@ -91,9 +92,9 @@ func Expired(e *v1beta1.Exemption, now time.Time) bool { return now.Unix() >= e.
 func ValidateExemption(e *v1beta1.Exemption, ownNamespace string) field.ErrorList {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
-	for i, policy := range e.Spec.Policies {
-		if err := gate.ValidateExemptedPolicy(policy); err != nil {
-			errs = append(errs, field.Invalid(spec.Child("policies").Index(i), policy, err.Error()))
+	for i, name := range e.Spec.Policies {
+		if err := gate.ValidateExemptedPolicy(name); err != nil {
+			errs = append(errs, field.Invalid(spec.Child("policies").Index(i), name, err.Error()))
 		}
 	}
 	for i, o := range e.Spec.Objects {
@@ -111,4 +112,15 @@ func ValidateExemption(e *v1beta1.Exemption, ownNamespace string) field.ErrorLis
 		}
 	}
 	return errs
+}
+
+// DoubtExemption says, with field paths, what in an Exemption is likely to be without effect.
+func DoubtExemption(e *v1beta1.Exemption) []string {
+	var doubts []string
+	for i, name := range e.Spec.Policies {
+		if doubt := policy.Doubt(name); doubt != "" {
+			doubts = append(doubts, fmt.Sprintf("%s: %s; as it is, it exempts nothing", field.NewPath("spec", "policies").Index(i), doubt))
+		}
+	}
+	return doubts
 }

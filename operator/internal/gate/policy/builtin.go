@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -79,4 +81,34 @@ func include(byGroup map[string]map[string]string) {
 			}
 		}
 	}
+}
+
+// Doubt says why no finding of the library can have this name although it begins as one; "" where
+// one may.
+func Doubt(name string) string {
+	group, rule, several := strings.Cut(name, "/")
+	set, ok := Builtin(group)
+	switch rules := ruleNamesOf(set); {
+	case !ok || several && slices.Contains(rules, rule):
+		return ""
+	case !several:
+		return fmt.Sprintf("%q is a group of the library, and findings name its rules: write %s/%s or another of its rules", name, group, rules[0])
+	default:
+		if near, ok := nearest(rule, rules); ok {
+			return fmt.Sprintf("%q is no rule of the library: did you mean %s/%s?", name, group, near)
+		}
+		return fmt.Sprintf("%q is no rule of the library: there are %s", name, strings.Join(rules, ", "))
+	}
+}
+
+// ruleNamesOf a group, sorted: one for each of its files.
+func ruleNamesOf(set gate.PolicySet) []string {
+	var names []string
+	for _, file := range sortedKeys(set.Modules) {
+		if path.Dir(file) != sharedGroup {
+			names = append(names, strings.ReplaceAll(strings.TrimSuffix(path.Base(file), ".rego"), "_", "-"))
+		}
+	}
+	slices.Sort(names)
+	return names
 }

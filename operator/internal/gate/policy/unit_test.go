@@ -130,3 +130,26 @@ func TestCheck_WaitsForWhatIsCompiledOnOtherTime(t *testing.T) {
 		t.Error(show(found))
 	}
 }
+
+func TestDoubt_IsOfNoRuleThatThereIs(t *testing.T) {
+	for _, group := range BuiltinGroups() {
+		set, _ := Builtin(group)
+		source, err := compileUnit(unit{set})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range source.rules {
+			if doubt := Doubt(r.policy); doubt != "" {
+				t.Error(doubt)
+			}
+		}
+	}
+	for name, want := range map[string]string{
+		"restricted/privilegd": "did you mean restricted/privileged?", "tenancy/x": "there are neighbours, service-names, tenant",
+		"data": "write data/backup or another", "data/": "there are", "signature": "", "house/rules": "", "sluice-system/data/main": "",
+	} {
+		if got := Doubt(name); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
