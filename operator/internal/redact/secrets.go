@@ -178,8 +178,18 @@ func (s *Secrets) Text(text string, limit int) string {
 	if s.tooMany() {
 		return Text(Masked+": the object holds more secrets than are looked for (limits.MaskedValues)", limit)
 	}
+	masked := s.masked(text, limit)
+	shown := Text(masked, limit)
+	if shown != masked {
+		// An escape, or the cut, may have made a secret of what was none.
+		shown = Text(s.masked(shown, limit), limit)
+	}
+	return shown
+}
+
+// masked is text up to limit or a little more: what is behind that is cut off in any case.
+func (s *Secrets) masked(text string, limit int) string {
 	var out strings.Builder
-	// What is behind the limit is cut off in any case.
 	for i := 0; i < len(text) && out.Len() <= limit; {
 		if n := s.at(text, i); n > 0 {
 			out.WriteString(Masked)
@@ -189,7 +199,7 @@ func (s *Secrets) Text(text string, limit int) string {
 		out.WriteByte(text[i])
 		i++
 	}
-	return Text(out.String(), limit)
+	return out.String()
 }
 
 // at returns the length of the longest secret that stands at i; 0 for none.

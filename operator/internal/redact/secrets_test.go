@@ -88,6 +88,7 @@ func FuzzSecrets_AreNeverShown(f *testing.F) {
 	f.Add("hunter2-hunter2", "it is hunter2-hunter2 and [hunter2-hunter2]", 30)
 	f.Add("aaaaaaaaa", "aaaaaaaaaaaaaaaaaaaaa", 12)
 	f.Add("hunt", "it is hunter2 that is cut", 13)
+	f.Add("00000000", "\x00000000", 124)
 	f.Fuzz(func(t *testing.T, secret, text string, limit int) {
 		trimmed := strings.TrimSpace(secret)
 		s := redact.SecretsOf(pod(variable("PASSWORD", secret)))
