@@ -164,6 +164,9 @@ func options(c config, scheme *runtime.Scheme, rotation *admission.Rotation) ctr
 		LeaderElectionID:              c.lease(),
 		LeaderElectionNamespace:       c.namespace,
 		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &c.leaseDuration,
+		RenewDeadline:                 &c.renewDeadline,
+		RetryPeriod:                   &c.retryPeriod,
 		GracefulShutdownTimeout:       &grace,
 		WebhookServer: webhook.NewServer(webhook.Options{
 			Host: c.webhookAddress, Port: c.webhookPort, CertDir: c.certificateDir, TLSOpts: tlsOptions,
