@@ -181,7 +181,12 @@ func options(c config, scheme *runtime.Scheme, rotation *admission.Rotation) ctr
 	objects := workload.CacheByObject()
 	objects[&admissionregistrationv1.ValidatingWebhookConfiguration{}] = cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", c.configuration)}
 	objects[admission.Definition()] = cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", definition)}
-	tlsOptions := []func(*tls.Config){func(t *tls.Config) { t.MinVersion = tls.VersionTLS13 }}
+	tlsOptions := []func(*tls.Config){func(t *tls.Config) {
+		t.MinVersion = tls.VersionTLS13
+		// As the API server asks Services. With HTTP/2, as it asks loopback, all requests are on
+		// one connection, and hang with it when the replica at its end does.
+		t.NextProtos = []string{"http/1.1"}
+	}}
 	if c.certificateDir == "" {
 		tlsOptions = append(tlsOptions, func(t *tls.Config) { t.GetCertificate = rotation.GetCertificate })
 	}

@@ -49,7 +49,7 @@ func NewLock(access *rest.Config, namespace, name string, deadline time.Duration
 	if err != nil {
 		return nil, fmt.Errorf("name this replica: %w", err)
 	}
-	access = rest.AddUserAgent(access, "leader-election")
+	access = rest.AddUserAgent(rest.CopyConfig(access), "leader-election") // which changes what it is given
 	access.Timeout = max(deadline/2, time.Second) // one request that hangs must not cost the Lease
 	leases, err := coordinationv1client.NewForConfig(access)
 	if err != nil {
@@ -115,18 +115,23 @@ func (l *Lock) holds() bool {
 // Fence is a transport that sends what writes only while this replica leads. It has to stand
 // right before the connection: what waits for a rate limit may wait for longer than the
 // Lease lasts.
-func (l *Lock) Fence(next http.RoundTripper) http.RoundTripper {
-	return fence(func(r *http.Request) (*http.Response, error) {
-		if r.Method == http.MethodGet || r.Method == http.MethodHead || l.holds() {
-			return next.RoundTrip(r)
-		}
-		if r.Body != nil {
-			_ = r.Body.Close() // a transport does, whatever comes of the request
-		}
-		return nil, errNotLeading
-	})
+func (l *Lock) Fence(next http.RoundTripper) http.RoundTripper { return fence{l, next} }
+
+type fence struct {
+	lock *Lock
+	next http.RoundTripper
 }
 
-type fence func(*http.Request) (*http.Response, error)
+// RoundTrip implements http.RoundTripper.
+func (f fence) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead || f.lock.holds() {
+		return f.next.RoundTrip(r)
+	}
+	if r.Body != nil {
+		_ = r.Body.Close() // a transport does, whatever comes of the request
+	}
+	return nil, errNotLeading
+}
 
-func (f fence) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+// WrappedRoundTripper lets client-go reach the transport behind, to cancel requests there.
+func (f fence) WrappedRoundTripper() http.RoundTripper { return f.next }

@@ -189,12 +189,16 @@ func TestLock_TellsOnceThatTheLeaseIsLost(t *testing.T) {
 	}
 }
 
-func TestNewLock_HasANameOfItsOwn(t *testing.T) {
+func TestNewLock_HasANameAndAnAccessOfItsOwn(t *testing.T) {
 	seen := map[string]bool{}
 	for range 2 {
-		l, err := NewLock(&rest.Config{Host: "https://127.0.0.1:1"}, "ops", "lease", deadline, nil)
+		access := &rest.Config{Host: "https://127.0.0.1:1"}
+		l, err := NewLock(access, "ops", "lease", deadline, nil)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if access.Timeout != 0 || access.UserAgent != "" {
+			t.Errorf("the access of others is changed: %+v", access)
 		}
 		if l.Describe() != "ops/lease" || l.Identity() == "" || seen[l.Identity()] {
 			t.Errorf("%s: %s", l.Describe(), l.Identity())
