@@ -58,10 +58,11 @@ const (
 	maxRetry = time.Hour
 )
 
-// Bounds of leader election: with a shorter pause replicas do little else than ask for the
-// Lease; after the death of a leader with a longer one nothing is reconciled for a working day.
+// Bounds of leader election. The Lease counts in seconds: of two renewals in one second the
+// others see the first, and would take the Lease over that much too early. With a longer
+// Lease nothing is reconciled for hours when a leader dies.
 const (
-	minLeaseRetry = 100 * time.Millisecond
+	minLeaseRetry = time.Second
 	maxLease      = time.Hour
 )
 

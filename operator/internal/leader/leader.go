@@ -50,7 +50,7 @@ func NewLock(access *rest.Config, namespace, name string, deadline time.Duration
 		return nil, fmt.Errorf("name this replica: %w", err)
 	}
 	access = rest.AddUserAgent(rest.CopyConfig(access), "leader-election") // which changes what it is given
-	access.Timeout = max(deadline/2, time.Second) // one request that hangs must not cost the Lease
+	access.Timeout = max(deadline/2, time.Second)                          // one request that hangs must not cost the Lease
 	leases, err := coordinationv1client.NewForConfig(access)
 	if err != nil {
 		return nil, fmt.Errorf("client of the Lease: %w", err)
