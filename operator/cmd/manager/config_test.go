@@ -97,7 +97,7 @@ func TestParse_SaysWhatIsWrong(t *testing.T) {
 		"a Lease of half a second":  {[]string{"--leader-elect-lease-duration=15500ms"}, "in whole seconds"},
 		"a Lease for a day":         {[]string{"--leader-elect-lease-duration=24h"}, "at most 1h0m0s"},
 		"a deadline of one try":     {[]string{"--leader-elect-renew-deadline=2400ms"}, "longer than 1.2 times the first"},
-		"renewals without a pause":  {[]string{"--leader-elect-retry-period=0"}, "at least 100ms"},
+		"two renewals in a second":  {[]string{"--leader-elect-retry-period=900ms"}, "at least 1s"},
 		"no request per second":     {[]string{"--kube-api-qps=0"}, "--kube-api-qps=0"},
 		"requests that are no sum":  {[]string{"--kube-api-qps=NaN"}, "--kube-api-qps=NaN"},
 		"an argument":               {[]string{"dev"}, `unexpected argument "dev"`},

@@ -98,7 +98,7 @@ func (r *replicas) credential(t *testing.T) string {
 	return "JTI=" + id.JTI
 }
 
-// leader is who wrote the Lease last, and other is the other replica.
+// leader is who wrote the Lease last, and other is the other one of two replicas.
 func (r *replicas) leader(t *testing.T) (leader, other *replica) {
 	t.Helper()
 	r.await(t, "there is a leader", func(context.Context) error {
@@ -107,7 +107,7 @@ func (r *replicas) leader(t *testing.T) (leader, other *replica) {
 		if at < 0 {
 			return fmt.Errorf("the Lease was written last by %+v", e)
 		}
-		leader, other = r.running[at], r.running[len(r.running)-1-at]
+		leader, other = r.running[at], r.running[1-at]
 		return nil
 	})
 	return leader, other
