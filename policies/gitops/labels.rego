@@ -5,7 +5,7 @@
 #   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#gitops
 # custom:
 #   severity: low
-#   remedy: Remove the patch that takes the label away.
+#   remedy: Set the label, or remove the patch that takes it away.
 package sluice.gitops.labels
 
 import data.sluice.lib.objects

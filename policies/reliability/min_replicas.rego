@@ -5,7 +5,7 @@
 #   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#reliability
 # custom:
 #   severity: high
-#   remedy: Raise spec.replicas of the Workload to at least parameters.reliability.minReplicas of the Gate.
+#   remedy: Raise spec.replicas to at least parameters.reliability.minReplicas of the Gate.
 package sluice.reliability.min_replicas
 
 import data.sluice.lib.objects

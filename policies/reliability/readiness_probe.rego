@@ -5,7 +5,7 @@
 #   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#reliability
 # custom:
 #   severity: low
-#   remedy: Set probes.readiness of the Workload.
+#   remedy: Set probes.readiness of the Workload, or readinessProbe of the container.
 package sluice.reliability.readiness_probe
 
 import data.sluice.lib.pods

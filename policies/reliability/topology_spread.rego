@@ -5,7 +5,7 @@
 #   - ref: https://github.com/sluice-dev/sluice/blob/main/docs/policies.md#reliability
 # custom:
 #   severity: medium
-#   remedy: Set availability.spread of the Workload, such as [{topologyKey kubernetes.io/hostname}].
+#   remedy: "Set availability.spread of the Workload, such as [{topologyKey: kubernetes.io/hostname}], or topologySpreadConstraints of the pod."
 package sluice.reliability.topology_spread
 
 import data.sluice.lib.pods

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/spf13/cobra"
@@ -101,6 +102,7 @@ command or of verify, is verified anew. What is not in that file cannot be decid
 	c.Flags().StringSliceVar(&o.gates, "gate", nil, "file or folder with Gates, Exemptions and what they refer to (repeatable)")
 	c.Flags().StringVar(&o.root, "root", "", "folder that bases and symlinks may not leave (default: the Git work tree)")
 	c.Flags().StringVar(&o.format, "format", formatText, formatNames())
+	oneOf(c, "format", strings.Split(formatNames(), ", ")...)
 	c.Flags().StringVar(&o.changed, "changed", "", "judge only what differs from this Git branch, tag or commit, or all if rules differ")
 	c.Flags().StringVar(&o.cacheDir, "cache-dir", "", "folder where results are kept that nothing has changed for (default: sluice in the user's cache folder)")
 	c.Flags().BoolVar(&o.noCache, "no-cache", false, "judge again whatever was kept, and keep nothing")
@@ -142,7 +144,7 @@ func (o *checkOptions) judge(ctx context.Context, s streams, paths []string, fro
 	}
 	out, passed := &checked{}, 0
 	for _, w := range r.worlds {
-		n, err := out.judge(ctx, s, w, from, keys, placed(o.format))
+		n, err := out.judge(ctx, s, w, gather.NewJudgeSharing(r.policies, w.files, from, keys), placed(o.format))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -158,11 +160,13 @@ func (o *checkOptions) judge(ctx context.Context, s streams, paths []string, fro
 }
 
 // judge judges what belongs together, and returns how many objects were passed over.
-func (c *checked) judge(ctx context.Context, s streams, w *world, from gather.Registry, keys gather.Keys, placed bool) (int, error) {
-	judge := gather.NewJudge(w.files, from, keys)
-	judge.Prepare(w.files.GateList)
+func (c *checked) judge(ctx context.Context, s streams, w *world, judge *gather.Judge, placed bool) (int, error) {
 	w.explain(s)
 	results, passed := judgeAll(ctx, judge, s, w.input, w.scope, placed)
+	if ctx.Err() != nil {
+		// Verdicts that were cut off would tell of policies and registries that are fine.
+		return 0, &exit{code: ExitUndecided, err: errInterrupted}
+	}
 	refused, err := disorder(w.dependents)
 	if err != nil {
 		return 0, err

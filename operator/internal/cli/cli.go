@@ -88,6 +88,7 @@ func MainAs(ctx context.Context, program string, args []string, in io.Reader, ou
 		Long:          "sluice judges manifests with the rules of a Gate before they are merged.\n\nExit codes: 0 pass, 1 denied, 2 wrong input or flags, 3 could not decide.",
 		SilenceErrors: true, SilenceUsage: true,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: displayName(program)},
+		Version:     version(),
 	}
 	root.SetArgs(args)
 	root.SetIn(in)
@@ -95,7 +96,10 @@ func MainAs(ctx context.Context, program string, args []string, in io.Reader, ou
 	root.SetErr(errOut)
 	root.AddCommand(checkCommand(s), renderCommand(s), verifyCommand(s), attestCommand(s), historyCommand(s), diffCommand(s), promoteCommand(s), lintCommand(s), crdCommand(s), policyCommand(s),
 		statusCommand(s), whyCommand(s), driftCommand(s), initCommand(s), labCommand(), docsCommand(s))
-	err := root.ExecuteContext(ctx)
+	err := misnamed(root, args)
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	if err == nil {
 		return ExitPass
 	}

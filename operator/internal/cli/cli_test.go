@@ -267,6 +267,28 @@ func TestCheck_OverlayWithANamespaceTransformer(t *testing.T) {
 		strings.Replace(namespace, "shop", "other", 1)+strings.Replace(head, ", namespace: shop", "", 1)+d.image("signed")+"\n")
 	d.write(t, "secret.yaml", d.secret(d.key))
 	d.run("", "check", "@o", "--gate", "@secret.yaml").must(t, 0, "all.yaml: Workload/shop/web (gate prod)")
+
+	// The Gate's own file is the same Gate, whatever namespace Kustomize gave it.
+	gate, _, _ := strings.Cut(d.gate("prod"), "---\n")
+	d.write(t, "o/gate.yaml", gate)
+	d.write(t, "o/all.yaml", strings.Replace(namespace, "shop", "other", 1)+strings.Replace(head, ", namespace: shop", "", 1)+d.image("signed")+"\n")
+	d.write(t, "o/kustomization.yaml", "namespace: shop\nresources: [all.yaml, gate.yaml]\n")
+	d.run("", "check", "@o", "--gate", "@secret.yaml", "--gate", "@o/gate.yaml").must(t, 0, "all.yaml: Workload/shop/web (gate prod)")
+}
+
+// TestCheck_ToldToEndShowsNothing: what was cut off would be told of as policies that are too slow.
+func TestCheck_ToldToEndShowsNothing(t *testing.T) {
+	d := newDesk(t)
+	d.write(t, "in/all.yaml", d.gate("prod")+"---\n"+namespace+head+d.image("signed")+"\n")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var out, errOut bytes.Buffer
+	code := cli.Main(ctx, []string{"check", filepath.Join(d.dir, "in"), "--cache-dir", filepath.Join(d.dir, "cache")}, strings.NewReader(""), &out, &errOut)
+	output{code, out.String(), errOut.String()}.must(t, cli.ExitUndecided, "sluice: interrupted before it ended: call the command again")
+	if out.Len() > 0 {
+		t.Errorf("standard output: %s", out.String())
+	}
+	d.run("", "check", "@in", "--cache-dir", "@cache").must(t, 0, "1 judged: 1 allowed")
 }
 
 // The verdict's own words are those of a cluster, where there is no --gate.
@@ -287,8 +309,8 @@ func TestCheck_SaysWhatItDoesNotJudge(t *testing.T) {
 	d := newDesk(t)
 	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: NAME, namespace: shop}\n---\n"
 	d.write(t, "gate.yaml", d.gate("prod")+"---\n"+strings.Replace(pod, "NAME", "beside-the-gate", 1))
-	got := d.run(namespace+strings.Replace(pod, "NAME", "bare", 1)+head+d.image("signed")+"\n", "check", "-", "--gate", "@gate.yaml")
-	got.must(t, 0, "not judged: Pod/shop/bare (-)")
+	got := d.run(namespace+strings.Replace(pod, "NAME", "bare", 1)+strings.Replace(pod, "NAME, namespace: shop", "homeless", 1)+head+d.image("signed")+"\n", "check", "-", "--gate", "@gate.yaml")
+	got.must(t, 0, "not judged: Pod/shop/bare (-)", "not judged: Pod/homeless (-)")
 	if strings.Contains(got.err, "beside-the-gate") {
 		t.Errorf("stderr: %s", got.err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -201,6 +202,15 @@ func TestStatus_AClusterThatDoesNotAnswerIsNoStatus(t *testing.T) {
 	}
 }
 
+func TestStatus_SaysWhichKubeconfigIsMissing(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none")
+	t.Setenv("KUBECONFIG", none)
+	t.Setenv("KUBERNETES_SERVICE_HOST", "") // in a pod its own cluster would be taken
+	for _, args := range [][]string{{"status"}, {"why", "web"}, {"drift", "-A"}} {
+		(&desk{}).run("", args...).must(t, 2, "kubeconfig: there is none, or nothing in it, at "+none+": set KUBECONFIG or give --kubeconfig")
+	}
+}
+
 // lines is a writer that hands each line on.
 type lines struct{ out chan string }
 
@@ -269,13 +279,20 @@ func TestWhy_ExplainsAWorkloadOrWhatItOwns(t *testing.T) {
 		return u
 	}
 	owned("ConfigMap", v1beta1.GroupVersion.String(), "web-config", "Workload", w.UID)
+	s.create(&appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: s.namespace, OwnerReferences: []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "Workload", Name: w.Name, UID: w.UID, Controller: &yes}}},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "a"}}}},
+		},
+	})
 	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "alone", Namespace: s.namespace}})
 	s.create(&corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Name: "web.1", Namespace: s.namespace},
 		InvolvedObject: corev1.ObjectReference{Kind: "Workload", Name: "web", Namespace: s.namespace},
 		Type:           "Warning", Reason: "GateDenied", Message: "gate prod denied it", LastTimestamp: metav1.NewTime(time.Now().Add(-time.Minute)), Count: 3,
 	})
-	for _, what := range []string{"web", "workload/web", "wl/web", "configmap/web-config", "ConfigMap/web-config"} {
+	for _, what := range []string{"web", "workload/web", "wl/web", "configmap/web-config", "ConfigMap/web-config", "cm/web-config", "Deploy/web", "deployment.apps/web"} {
 		got := s.run("why", what)
 		got.must(t, 0, "Workload "+s.namespace+"/web is Blocked: its current spec is not applied", "gate prod denies it.", "Gate prod: Deny", "[critical] signature",
 			"what:  image has no signature", "to do: sign it:", "Ready is False (Denied)", "Warning GateDenied (3): gate prod denied it", "1m")
@@ -283,7 +300,7 @@ func TestWhy_ExplainsAWorkloadOrWhatItOwns(t *testing.T) {
 			t.Errorf("a terminal would obey: %q", got.out)
 		}
 	}
-	for _, what := range []string{"gone", "configmap/alone", "configmap/gone", "nothing/web"} {
+	for _, what := range []string{"gone", "configmap/alone", "configmap/gone", "nothing/web", "cm/gone", "configmap.apps/web-config"} {
 		s.run("why", what).must(t, 2, "there is no")
 	}
 	var e map[string]any

@@ -49,6 +49,8 @@ Exit codes: 0 nothing breaking that is not allowed, 1 something, 2 wrong input o
 	c.Flags().StringVar(&o.allow, "allow", "", "YAML file with changes that are meant, and why")
 	c.Flags().StringVar(&o.failOn, "fail-on", string(crdcompat.Breaking), "breaking or warning: the least severe change that fails")
 	c.Flags().StringVar(&o.format, "format", "text", "text or json")
+	oneOf(c, "fail-on", string(crdcompat.Breaking), string(crdcompat.Warning))
+	oneOf(c, "format", formatText, formatJSON)
 	c.Flags().StringVar(&o.root, "root", "", "folder that bases and symlinks may not leave (default: the Git work tree)")
 	return c
 }

@@ -63,6 +63,8 @@ Exit codes: 0 no difference, 1 differences, 2 wrong input or flags, 3 could not 
 	c.Flags().StringVar(&o.against, "against", "", "what to compare with (default: PATH as of the last commit)")
 	c.Flags().StringVar(&o.format, "format", "unified", "unified, side-by-side or markdown")
 	c.Flags().StringVar(&o.colour, "color", "auto", "auto (on a terminal), always or never")
+	oneOf(c, "format", "unified", "side-by-side", "markdown")
+	oneOf(c, "color", "auto", "always", "never")
 	c.Flags().IntVar(&o.width, "width", 0, "columns of side-by-side (default: those of the terminal, or 160)")
 	c.Flags().StringVar(&o.root, "root", "", "folder that bases and symlinks may not leave (default: the Git work tree)")
 	o.register(c)

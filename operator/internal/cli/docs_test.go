@@ -36,6 +36,18 @@ func TestCompletion_IsThereForEveryShell(t *testing.T) {
 		(&desk{}).run("", "completion", shell).must(t, 0, "sluice")
 	}
 	(&desk{}).run("", "__complete", "cr").must(t, 0, "crd")
+	for words, args := range map[string][]string{
+		"github\njson\njunit\nmarkdown\nsarif\ntext\n:4": {"check", "--format", ""},
+		"unified\nside-by-side\nmarkdown\n:4":            {"diff", ".", "--format", ""},
+		"auto\nalways\nnever\n:4":                        {"diff", "--color", ""},
+		"error\nwarning\n:4":                             {"lint", "overlays", "--fail-on", ""},
+		"breaking\nwarning\n:4":                          {"crd", "check", "--fail-on", ""},
+		"text\njson\n:4":                                 {"status", "--format", ""},
+		"text\njson\nmermaid\n:4":                        {"history", "--format", ""},
+		"text\njson\nmarkdown\n:4":                       {"promote", "--format", ""},
+	} {
+		(&desk{}).run("", append([]string{"__complete"}, args...)...).must(t, 0, words)
+	}
 }
 
 func TestDocs_ManHasAPageForEachCommand(t *testing.T) {

@@ -50,3 +50,22 @@ func TestCheck_Exemptions(t *testing.T) {
 		})
 	}
 }
+
+// TestCheck_ExemptionsShowInAPullRequest: whoever reviews it sees what it lets through, where it
+// stands, and also in a result that was kept.
+func TestCheck_ExemptionsShowInAPullRequest(t *testing.T) {
+	d := newDesk(t)
+	d.write(t, "gates/ns.yaml", namespace)
+	d.write(t, "gates/gate.yaml", d.gate("prod"))
+	d.write(t, "gates/exemption.yaml", exempting(time.Now().Add(time.Hour), d.registry.Host()+"/shop/unsigned"))
+	d.write(t, "in/web.yaml", head+d.image("unsigned")+"\n")
+	for format, says := range map[string]string{
+		"github":   "::notice file=" + d.dir + "/in/web.yaml,line=5,col=3,title=sluice%3A signature exempted::exempted by hotfix until ",
+		"markdown": "- **`exempted signature`** at `" + d.dir + "/in/web.yaml:5:3`\n",
+		"junit":    "<system-out>" + d.dir + "/in/web.yaml:5:3: exempted by hotfix until ",
+	} {
+		for range 2 {
+			d.run("", "check", "@in", "--gate", "@gates", "--format", format, "--cache-dir", "@cache").must(t, 0, says)
+		}
+	}
+}

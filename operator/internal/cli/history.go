@@ -83,6 +83,7 @@ signature by any of the keys counts, for whatever environment.`,
 	c.Flags().StringSliceVar(&o.gates, "gate", nil, "file or folder with Gates and what they refer to (repeatable)")
 	c.Flags().StringVar(&o.root, "root", "", "folder that bases and symlinks may not leave (default: the Git work tree)")
 	c.Flags().StringVar(&o.format, "format", formatText, "text, json or mermaid")
+	oneOf(c, "format", formatText, formatJSON, "mermaid")
 	o.register(c)
 	return c
 }

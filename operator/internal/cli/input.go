@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -147,11 +148,12 @@ func decides(o overlay.Object) bool {
 // for its Gates and to be checked. Two that differ are an error: if one of them counted,
 // a pull request could bring its own Gate or key in place of those that --gate names.
 func (in *input) once(o overlay.Object, add func() error) error {
-	id := o.GetNamespace() + "/" + o.GetName()
-	if k := o.GetKind(); k == v1beta1.GateKind || k == v1beta1.ExemptionKind || k == "Namespace" {
-		id = o.GetName() // in no namespace, whatever Kustomize made of it
+	if k := o.GetKind(); o.GetNamespace() != "" && (k == v1beta1.GateKind || k == v1beta1.ExemptionKind || k == "Namespace") {
+		// In no namespace, whatever Kustomize made of it: the file itself may be named too.
+		o.Unstructured = o.DeepCopy()
+		o.SetNamespace("")
 	}
-	id = o.GroupVersionKind().GroupKind().String() + " " + id
+	id := o.GroupVersionKind().GroupKind().String() + " " + o.GetNamespace() + "/" + o.GetName()
 	first, ok := in.seen[id]
 	switch {
 	case !ok:
@@ -160,7 +162,8 @@ func (in *input) once(o overlay.Object, add func() error) error {
 	case reflect.DeepEqual(first.Object, o.Object):
 		return nil
 	}
-	return usage("%s: %s %s/%s stands in %s too, with other content: only one of them can apply", o.File, o.GetKind(), o.GetNamespace(), o.GetName(), first.File)
+	name := strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
+	return usage("%s: %s %s stands in %s too, with other content: only one of them can apply", o.File, o.GetKind(), name, first.File)
 }
 
 // admit applies the schema as the API server would, and takes the Workload to the version

@@ -67,6 +67,9 @@ func judgeAll(ctx context.Context, judge *gather.Judge, s streams, in *input, sc
 	var done, over atomic.Int64
 	stop := s.progress(&done, len(subjects))
 	one := func(i int) {
+		if ctx.Err() != nil {
+			return // told to end: nothing of this is shown
+		}
 		sub := subjects[i]
 		subjects[i] = subject{}
 		if i < workloads {
@@ -116,7 +119,8 @@ func judgeOne(ctx context.Context, judge *gather.Judge, sub subject, placed bool
 	judgement := judgementOf(ctx, judge, sub)
 	out := result{file: sub.file, verdicts: judgement.Verdicts}
 	if o := sub.object; len(out.verdicts) == 0 && images.PodBearing(o.GetAPIVersion(), o.GetKind()) {
-		out.unjudged = fmt.Sprintf("%s/%s/%s (%s): no Gate names its kind in spec.match.kinds", o.GetKind(), o.GetNamespace(), o.GetName(), sub.file)
+		name := gate.ObjectRef{Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
+		out.unjudged = fmt.Sprintf("%s (%s): no Gate names its kind in spec.match.kinds", name, sub.file)
 	}
 	if found := findings(out.verdicts); placed && len(found) > 0 {
 		out.places = sub.places(found, judgement.Children)

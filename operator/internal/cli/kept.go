@@ -41,7 +41,7 @@ func (r result) judgedObject() judgedObject {
 
 // run is the result for the encoders.
 func (c *checked) run() report.Run {
-	run := report.Run{Version: version(), Docs: docs, Faults: append(append([]report.Fault(nil), c.refused...), c.wrong...)}
+	run := report.Run{Version: version(), Docs: docs, About: about, Faults: append(append([]report.Fault(nil), c.refused...), c.wrong...)}
 	for _, j := range c.judged {
 		run.Judged = append(run.Judged, j.Judged)
 	}
@@ -100,11 +100,14 @@ func (was *kept) checked() *checked {
 	return out
 }
 
-// findings of all verdicts, in order.
+// findings of all verdicts, in order, with those that were exempted.
 func findings(verdicts []gate.Verdict) []gate.Finding {
 	var out []gate.Finding
 	for _, v := range verdicts {
 		out = append(append(out, v.Violations...), v.Warnings...)
+		for _, e := range v.Exemptions {
+			out = append(out, e.Finding())
+		}
 	}
 	return out
 }

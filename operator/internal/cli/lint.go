@@ -71,6 +71,8 @@ Exit codes: 0 nothing, 1 something of --fail-on, 2 wrong input or flags.`,
 	c.Flags().StringSliceVar(&o.expected, "expect", nil, "further field of Workloads that is there to differ, such as spec.env (repeatable)")
 	c.Flags().StringVar(&o.failOn, "fail-on", overlaylint.Error, "error or warning: the least severe finding that fails")
 	c.Flags().StringVar(&o.format, "format", "text", "text or json")
+	oneOf(c, "fail-on", overlaylint.Error, overlaylint.Warning)
+	oneOf(c, "format", formatText, formatJSON)
 	c.Flags().StringVar(&o.root, "root", "", "folder that bases and symlinks may not leave (default: the Git work tree)")
 	return c
 }

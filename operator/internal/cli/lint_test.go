@@ -22,7 +22,10 @@ func overlays(t *testing.T) *desk {
 	return d
 }
 
-const kustomization = "overlays/prod/kustomization.yaml"
+const (
+	kustomization = "overlays/prod/kustomization.yaml"
+	inOwn         = "namespace: shop-prod\nresources: [../../base]\n"
+)
 
 func TestLintOverlays_Finds(t *testing.T) {
 	patch := "resources: [../../base]\npatches: [{target: {kind: Workload, name: NAME}, patch: '- {op: add, path: PATH, value: VALUE}'}]\n"
@@ -37,7 +40,7 @@ func TestLintOverlays_Finds(t *testing.T) {
 	}{
 		"nothing":                         {nil, nil, 0, []string{"4 overlays: 0 errors, 0 warnings"}},
 		"nothing in what is there to":     {map[string]string{kustomization: with("web", "/spec/replicas", "5")}, []string{"--fail-on=warning"}, 0, []string{"0 warnings"}},
-		"a patch for nothing":             {map[string]string{kustomization: with("wbe", "/spec/replicas", "5")}, nil, 1, []string{"ERROR", kustomization + " patches[0] [dead-patch]", "its target matches nothing", "to do: "}},
+		"a patch for nothing":             {map[string]string{kustomization: with("wbe", "/spec/replicas", "5")}, nil, 1, []string{"ERROR", kustomization + " patches[0] [dead-patch]", "its target matches nothing: kind Workload, name wbe\n", "to do: "}},
 		"a patch that changes nothing":    {map[string]string{kustomization: with("web", "/spec/replicas", "2")}, nil, 1, []string{"dead-patch", "it changes nothing"}},
 		"a patch of a file":               {map[string]string{kustomization: "resources: [../../base]\npatches: [{path: p.yaml}]\n", "overlays/prod/p.yaml": head + pinned + "\n"}, nil, 1, []string{"patches[0] (p.yaml)", "it changes nothing"}},
 		"an image that nothing has":       {map[string]string{kustomization: "resources: [../../base]\nimages: [{name: registry.example.com/shop/wbe, newTag: '2'}]\n"}, nil, 1, []string{"images[0] (registry.example.com/shop/wbe)", "dead-image", "no object has this image"}},
@@ -51,6 +54,8 @@ func TestLintOverlays_Finds(t *testing.T) {
 		"another variable":                {map[string]string{kustomization: with("web", "/spec/env/0/value", "hunter3")}, nil, 0, []string{"Workload/shop/web spec.env [environments-differ]", "dev and ci and e2e; prod", "--expect=spec.env"}},
 		"another variable that is meant":  {map[string]string{kustomization: with("web", "/spec/env/0/value", "hunter3")}, []string{"--expect=spec.env", "--fail-on=warning"}, 0, []string{"0 warnings"}},
 		"a Workload of one environment":   {map[string]string{kustomization: "resources: [../../base, api.yaml]\n", "overlays/prod/api.yaml": strings.Replace(head, "web", "api", 1) + pinned + "\n"}, nil, 0, []string{"Workload/shop/api [not-in-every-environment]", "it is in prod and not in dev, ci, e2e"}},
+		"namespaces of their own":         {map[string]string{kustomization: inOwn + strings.TrimPrefix(with("web", "/spec/env/0/value", "hunter3"), "resources: [../../base]\n")}, nil, 0, []string{"Workload/web spec.env [environments-differ]", "dev and ci and e2e; prod", "0 errors, 1 warnings"}},
+		"two of a name":                   {map[string]string{kustomization: "resources: [../../base, api.yaml]\n", "overlays/prod/api.yaml": strings.Replace(head, "shop", "store", 1) + pinned + "\n"}, nil, 0, []string{"Workload/store/web [not-in-every-environment]", "it is in prod and not in dev, ci, e2e", "0 errors, 1 warnings"}},
 		"a component's":                   {map[string]string{kustomization: "resources: [../../base]\ncomponents: [images]\n", "overlays/prod/images/kustomization.yaml": "kind: Component\nimages: [{name: a, newTag: '2'}]\n"}, nil, 1, []string{"overlays/prod/images/kustomization.yaml images[0] (a)"}},
 		"a remote base":                   {map[string]string{kustomization: "resources: ['https://example.com/a.yaml']\n"}, nil, 2, []string{"kustomization.yaml:1", "refused"}},
 		"a Workload that is not valid":    {map[string]string{"base/web.yaml": head + pinned + "\n  replica: 2\n"}, nil, 2, []string{"spec.replica"}},

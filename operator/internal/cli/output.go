@@ -75,13 +75,31 @@ func version() string {
 	return "(devel)"
 }
 
+// about says what a policy of the library, or a check of ours, is.
+func about(name string) report.About {
+	switch name {
+	case "signature":
+		return report.About{
+			Title: "Images are signed", Description: "An image has the signatures and attestations that the Gate asks for, and a digest where it asks for one.",
+			Remedy: "Sign the image, or name one that is signed.",
+		}
+	case "promotion":
+		return report.About{
+			Title: "Images did well elsewhere first", Description: "An image has the signed evidence of another environment that the Gate asks for.",
+			Remedy: "Promote an image that passed the environment before.",
+		}
+	}
+	found, _ := policy.Describe(name)
+	return report.About(found)
+}
+
 const docsAt = "https://github.com/sluice-dev/sluice/blob/main/docs/"
 
 // docs says where to read on about the policy of a finding.
 func docs(name string) string {
 	group, _, ruled := strings.Cut(name, "/")
 	if _, builtin := policy.Builtin(group); ruled && builtin {
-		return docsAt + "policies.md"
+		return docsAt + "policies.md#" + group
 	}
 	switch group {
 	case "signature":

@@ -57,3 +57,11 @@ secretGenerator: [{name: a, literals: [password=%[1]s-3]}]
 		}
 	}
 }
+
+func TestCheck_SARIFSaysWhatARuleIs(t *testing.T) {
+	d := newDesk(t)
+	d.below(t, d.image("unsigned")+"\n", "")
+	d.run("", "check", "@over", "--gate", "@gate.yaml", "--gate", "@ns.yaml", "--format", "sarif").must(t, 1, `"id": "signature"`, `"text": "Images are signed"`)
+	d.write(t, "gate.yaml", strings.Replace(d.gate("prod"), "[{builtin: restricted}]", "[{builtin: supply_chain}]\n  parameters: {supply_chain: {requireDigest: true}}", 1))
+	d.run("", "check", "@over", "--gate", "@gate.yaml", "--gate", "@ns.yaml", "--format", "sarif").must(t, 1, `"id": "supply_chain/pinned"`, `"text": "Images are named by digest"`, `docs/policies.md#supply_chain"`)
+}

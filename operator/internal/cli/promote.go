@@ -81,6 +81,7 @@ the order of environments; 2 wrong flags, or a tree, branch or overlay that does
 	f.BoolVar(&o.dryRun, "dry-run", false, "change nothing, and show what would be promoted")
 	f.StringVar(&o.forceWindow, "force-window", "", "reason to promote although the windows of the Gate say no; it stands in the pull request")
 	f.StringVar(&o.format, "format", formatText, "text, json or markdown (the pull request's text)")
+	oneOf(c, "format", formatText, formatJSON, "markdown")
 	o.registryFlags.register(c)
 	o.clusterFlags.register(c)
 	return c

@@ -2,8 +2,12 @@ package cli
 
 import (
 	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/gate/policy"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
 )
 
@@ -12,6 +16,8 @@ type reading struct {
 	worlds []*world
 	// looks are what was looked at for each source, in order.
 	looks []*overlay.Seen
+	// policies are those of all worlds, compiled once.
+	policies *policy.Check
 }
 
 // world is what counts together: the rules in it are those that its objects are judged by.
@@ -36,7 +42,7 @@ type given struct {
 // only what differs from that revision is to be judged.
 func read(ctx context.Context, s streams, root string, paths, gates []string, base string) (*reading, error) {
 	go func() { _, _ = known() }() // Kustomize builds on one core
-	r := &reading{}
+	r := &reading{policies: policy.New()}
 	var sources []given
 	for i, path := range append(append([]string(nil), gates...), paths...) {
 		set, err := overlay.Load(root, path, s.in)
@@ -45,6 +51,7 @@ func read(ctx context.Context, s streams, root string, paths, gates []string, ba
 		}
 		sources = append(sources, given{path, set, i < len(gates)})
 		r.looks = append(r.looks, set.Seen)
+		r.prepare(set)
 	}
 	trees := map[string]*changes{}
 	for _, members := range apart(sources) {
@@ -65,6 +72,27 @@ func read(ctx context.Context, s streams, root string, paths, gates []string, ba
 		kinds.Forget(v1beta1.GroupVersion.WithKind(v1beta1.ExemptionKind))
 	}
 	return r, nil
+}
+
+// prepare starts to compile the groups of the library that the Gates of a set name, while the
+// next one is read. A Gate that is wrong is found when it is taken in.
+func (r *reading) prepare(set *overlay.Set) {
+	for _, o := range set.Objects {
+		if !isGate(o) {
+			continue
+		}
+		policies, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "policies")
+		list, _ := policies.([]any)
+		var groups []string
+		for _, p := range list {
+			if named, ok := p.(map[string]any); ok {
+				if group, ok := named["builtin"].(string); ok {
+					groups = append(groups, group)
+				}
+			}
+		}
+		r.policies.Prepare(groups)
+	}
 }
 
 // apart are the paths of the overlays that are judged apart.
@@ -128,10 +156,9 @@ func apart(sources []given) []members {
 
 // guards says whether a set has a Gate.
 func guards(set *overlay.Set) bool {
-	for _, o := range set.Objects {
-		if o.GroupVersionKind().GroupKind() == v1beta1.GroupVersion.WithKind(v1beta1.GateKind).GroupKind() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(set.Objects, isGate)
+}
+
+func isGate(o overlay.Object) bool {
+	return o.GroupVersionKind().GroupKind() == v1beta1.GroupVersion.WithKind(v1beta1.GateKind).GroupKind()
 }

@@ -29,6 +29,7 @@ type statusFlags struct {
 func (f *statusFlags) register(c *cobra.Command) {
 	f.clusterFlags.register(c)
 	c.Flags().StringVar(&f.format, "format", "text", "text or json")
+	oneOf(c, "format", formatText, formatJSON)
 }
 
 func (f *statusFlags) registerAll(c *cobra.Command) {

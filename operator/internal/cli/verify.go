@@ -59,6 +59,7 @@ and not what it was worth: whoever reads it verifies all anew.`,
 	c.Flags().StringVar(&o.root, "trusted-root", "", "trusted_root.json to verify certificates against (default: that of the public Sigstore)")
 	c.Flags().BoolVar(&o.all, "all", false, "require a signature by every authority, and not by any of them")
 	c.Flags().StringVar(&o.format, "format", "text", "text or json")
+	oneOf(c, "format", formatText, formatJSON)
 	o.registryFlags.register(c)
 	o.recordFlags.register(c)
 	return c

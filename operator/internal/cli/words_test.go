@@ -25,6 +25,31 @@ func TestArguments_AreNamedWhereTheyAreMissing(t *testing.T) {
 	}
 }
 
+// TestCommands_AreWrongInputWhereThereAreNone: what shows its help and exits with 0 is a
+// check that always passes.
+func TestCommands_AreWrongInputWhereThereAreNone(t *testing.T) {
+	d := newDesk(t)
+	for says, args := range map[string][]string{
+		`sluice: unknown command "chek" for "sluice": did you mean check? See sluice --help`:                     {"chek"},
+		`sluice: unknown command "overlay" for "sluice lint": did you mean overlays? See sluice lint --help`:     {"lint", "overlay"},
+		`sluice: unknown command "k8s/prod" for "sluice crd": see sluice crd --help`:                             {"crd", "k8s/prod", "b"},
+		`sluice: unknown command "nushell" for "sluice completion": see sluice completion --help`:                {"completion", "nushell"},
+		"sluice: a command is missing: call sluice policy import or sluice policy push, or see sluice policy --": {"policy"},
+		"sluice: a command is missing: call sluice docs man, or see sluice docs --help":                          {"docs"},
+		"sluice: unknown flag: --fail-on": {"lint", "--fail-on", "error"},
+	} {
+		got := d.run("", args...)
+		got.must(t, 2, says)
+		if got.out != "" {
+			t.Errorf("%q: standard output has %q", args, got.out)
+		}
+	}
+	for _, args := range [][]string{{}, {"--help"}, {"lint", "--help"}, {"lint", "-h"}, {"help", "lint"}, {"__complete", "lint", ""}, {"completion", "bash"}} {
+		d.run("", args...).must(t, 0)
+	}
+	d.run("", "--version").must(t, 0, "sluice version ")
+}
+
 // TestRender_GivesACISystemNoCommands wants what is printed to be the same objects.
 func TestRender_GivesACISystemNoCommands(t *testing.T) {
 	d := newDesk(t)

@@ -54,6 +54,11 @@ type Exempted struct {
 	Message string `json:"message"`
 }
 
+// Finding is what was exempted, as it would have been found.
+func (e Exempted) Finding() Finding {
+	return Finding{Policy: e.Policy, Severity: e.Severity, Object: e.Object, Path: e.Path, Message: e.Message}
+}
+
 // never are policies whose findings no exemption covers: who makes them has not judged
 // the object, so that nothing would be left that did.
 var never = map[string]string{

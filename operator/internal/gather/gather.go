@@ -54,26 +54,18 @@ type Judge struct {
 
 // NewJudge makes a Judge.
 func NewJudge(source Source, registry Registry, keys Keys) *Judge {
+	return NewJudgeSharing(policy.New(), source, registry, keys)
+}
+
+// NewJudgeSharing makes a Judge that compiles no policy that another one with the same check has
+// compiled.
+func NewJudgeSharing(policies *policy.Check, source Source, registry Registry, keys Keys) *Judge {
 	signatures := signature.New()
-	promoted, policies := promotion.New(signatures), policy.New()
+	promoted := promotion.New(signatures)
 	return &Judge{
 		source: source, registry: registry, keys: keys, policies: policies, signatures: signatures, promotion: promoted,
 		chain:   gate.NewChain(policies, signatures, promoted),
 		bundles: newBundles(registry, keys, signatures),
-	}
-}
-
-// Prepare starts to compile the groups of the library that each Gate names, and returns.
-// Policies of others wait until something is judged by them: they may never be.
-func (j *Judge) Prepare(gates []v1beta1.Gate) {
-	for i := range gates {
-		var groups []string
-		for _, p := range gates[i].Spec.Policies {
-			if p.Builtin != "" {
-				groups = append(groups, p.Builtin)
-			}
-		}
-		j.policies.Prepare(groups)
 	}
 }
 

@@ -16,6 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,6 +36,8 @@ type Options struct {
 type Cluster struct {
 	Namespace string
 	client    client.WithWatch
+	// words are what the cluster calls its kinds, asked for when a name is none of them.
+	words discovery.DiscoveryInterface
 }
 
 // Connect reads the kubeconfig. Nothing is asked of the cluster yet.
@@ -43,6 +48,9 @@ func Connect(o Options) (*Cluster, error) {
 	overrides.Context.Namespace = o.Namespace
 	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 	config, err := loaded.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, fmt.Errorf("kubeconfig: there is none, or nothing in it, at %s: set KUBECONFIG or give --kubeconfig", strings.Join(rules.GetLoadingPrecedence(), ", "))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
@@ -59,7 +67,13 @@ func Connect(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
-	return &Cluster{Namespace: namespace, client: c}, nil
+	bounded := rest.CopyConfig(config)
+	bounded.Timeout = limits.ClusterCall
+	words, err := discovery.NewDiscoveryClientForConfig(bounded)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: %w", err)
+	}
+	return &Cluster{Namespace: namespace, client: c, words: words}, nil
 }
 
 // Workloads lists the Workloads of a namespace, or of all with an empty one, and the
@@ -177,7 +191,8 @@ func (c *Cluster) Events(ctx context.Context, w *v1beta1.Workload) ([]corev1.Eve
 }
 
 // Owner reads a Workload, or the one that an object belongs to, by its controllers; nil
-// where there is none. kind is a kind, a resource or a short name of ours, in any case.
+// where there is none. kind is a kind, a resource or a short name, in any case, with or without
+// its group (deployment.apps).
 func (c *Cluster) Owner(ctx context.Context, kind, namespace, name string) (*v1beta1.Workload, error) {
 	switch strings.ToLower(kind) {
 	case "workload", "workloads", "wl":
@@ -208,7 +223,12 @@ func (c *Cluster) Owner(ctx context.Context, kind, namespace, name string) (*v1b
 func (c *Cluster) kind(name string) (schema.GroupVersionKind, error) {
 	// The plural of a kind is its resource, but for what ends in s, y and the like, which
 	// the mapper guesses as kubectl does.
-	gvk, err := c.client.RESTMapper().KindFor(schema.GroupVersionResource{Resource: strings.ToLower(name)})
+	resource := schema.ParseGroupResource(strings.ToLower(name)).WithVersion("")
+	gvk, err := c.client.RESTMapper().KindFor(resource)
+	if meta.IsNoMatchError(err) {
+		// Short names take some more questions.
+		gvk, err = restmapper.NewShortcutExpander(c.client.RESTMapper(), c.words, nil).KindFor(resource)
+	}
 	if meta.IsNoMatchError(err) {
 		return schema.GroupVersionKind{}, nil
 	}

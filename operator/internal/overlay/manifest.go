@@ -62,10 +62,17 @@ func split(raw []byte) []chunk {
 }
 
 func (c chunk) objects(file string) ([]Object, error) {
-	if err := c.check(file); err != nil {
+	alike, err := c.check(file)
+	if err != nil {
 		return nil, err
 	}
-	asJSON, err := yaml.YAMLToJSONStrict(c.text)
+	read := yaml.YAMLToJSONStrict
+	if alike {
+		// To the strict reader a key that stands beside a merge is there twice. That no key is
+		// written twice has been checked.
+		read = yaml.YAMLToJSON
+	}
+	asJSON, err := read(c.text)
 	if err != nil {
 		return nil, c.broken(file, err)
 	}
@@ -74,7 +81,7 @@ func (c chunk) objects(file string) ([]Object, error) {
 	}
 	content := &unstructured.Unstructured{}
 	if asJSON[0] != '{' || json.Unmarshal(asJSON, &map[string]any{}) != nil || content.UnmarshalJSON(asJSON) != nil {
-		return nil, fmt.Errorf("%s:%d: a manifest has to be an object with apiVersion and kind", file, c.first())
+		return nil, c.noManifest(file)
 	}
 	return c.flat(file, content, 0)
 }
@@ -83,7 +90,7 @@ func (c chunk) objects(file string) ([]Object, error) {
 // one: an "items" elsewhere must not make the object that holds it vanish.
 func (c chunk) flat(file string, u *unstructured.Unstructured, depth int) ([]Object, error) {
 	if u.GetKind() == "" || u.GetAPIVersion() == "" {
-		return nil, fmt.Errorf("%s:%d: a manifest has to be an object with apiVersion and kind", file, c.first())
+		return nil, c.noManifest(file)
 	}
 	if !strings.HasSuffix(u.GetKind(), "List") || !u.IsList() {
 		return []Object{{Unstructured: u, File: file}}, nil
@@ -106,6 +113,11 @@ func (c chunk) flat(file string, u *unstructured.Unstructured, depth int) ([]Obj
 	return objects, nil
 }
 
+// noManifest tells of a file that is something else, such as the values of a chart.
+func (c chunk) noManifest(file string) error {
+	return fmt.Errorf("%s:%d: a manifest has to be an object with apiVersion and kind: correct it, or name the files and folders to read, and not the one around them", file, c.first())
+}
+
 // first is the line of the first thing that is no comment.
 func (c chunk) first() int {
 	number := c.line
@@ -118,27 +130,29 @@ func (c chunk) first() int {
 	return c.line
 }
 
-// check looks at what decoding would hide.
-func (c chunk) check(file string) error {
+// check looks at what decoding would hide, and says whether there are merge keys that all
+// readers read alike.
+func (c chunk) check(file string) (merges bool, err error) {
 	decoder := kyaml.NewDecoder(bytes.NewReader(c.text))
 	for i := 0; ; i++ {
 		var document kyaml.Node
 		err := decoder.Decode(&document)
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil
+			return merges, nil
 		case err != nil:
-			return c.broken(file, err)
+			return false, c.broken(file, err)
 		case i > 0:
-			return fmt.Errorf("%s:%d: a second document starts here that most tools do not see: in a manifest put --- on a line of its own before it", file, c.line+document.Line-1)
+			return false, fmt.Errorf("%s:%d: a second document starts here that most tools do not see: in a manifest put --- on a line of its own before it", file, c.line+document.Line-1)
 		}
 		if err := kustomize.CheckNode(&document); err != nil {
-			return fmt.Errorf("%s:%d: %w", file, c.first(), err)
+			return false, fmt.Errorf("%s:%d: %w", file, c.first(), err)
 		}
 		if first, again := duplicate(&document); again != nil {
-			return fmt.Errorf("%s:%d: key %q is there already on line %d: which one counts depends on who reads it",
+			return false, fmt.Errorf("%s:%d: key %q is there already on line %d: which one counts depends on who reads it",
 				file, c.line+again.Line-1, again.Value, c.line+first.Line-1)
 		}
+		merges = mergesAlike(&document)
 	}
 }
 

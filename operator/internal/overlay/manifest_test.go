@@ -1,6 +1,7 @@
 package overlay_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -35,6 +36,36 @@ func TestRead_NamesFileAndLineOfABrokenManifest(t *testing.T) {
 				t.Errorf("more than one line: %q", err)
 			}
 		})
+	}
+}
+
+func TestRead_TakesMergeKeysThatAllReadersReadAlike(t *testing.T) {
+	const merged = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: a}
+x: &x {name: one, image: a}
+list: [*x, {<<: *x, name: two}, {<<: [*x, {image: b, more: c}], name: three}]
+`
+	objects, err := overlay.Read("", overlay.Stdin, strings.NewReader(merged))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := map[string]any{"name": "one", "image": "a"}
+	want := []any{one, map[string]any{"name": "two", "image": "a"}, map[string]any{"name": "three", "image": "a", "more": "c"}}
+	if got := objects[0].Object["list"]; !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	for name, c := range map[string][2]string{
+		"a merge after the key":      {"{<<: *x, name: two}", "{name: two, <<: *x}"},
+		"two merges":                 {"{<<: *x, name: two}", "{<<: *x, <<: *x, name: two}"},
+		"a key twice":                {"{<<: *x, name: two}", "{<<: *x, name: two, name: three}"},
+		"two words for true":         {"{<<: *x, name: two}", "{<<: *x, name: two, yes: a, on: b}"},
+		"two forms of one number":    {"{<<: *x, name: two}", "{<<: *x, name: two, 0x1: a, 1: b}"},
+		"an alias that holds itself": {"{<<: *x, name: two}", "&z {<<: *z, name: two}"},
+	} {
+		if _, err := overlay.Read("", overlay.Stdin, strings.NewReader(strings.Replace(merged, c[0], c[1], 1))); err == nil {
+			t.Errorf("%s: taken", name)
+		}
 	}
 }
 

@@ -1,7 +1,7 @@
 package overlay
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -80,6 +80,9 @@ func (o *originated) once(fsys filesys.FileSystem, below string) ([]Object, erro
 		if objects, err = fromResources(o, resources, below); err == nil {
 			return objects, nil
 		}
+	}
+	if where := o.keyWithoutQuotes(err); where != "" {
+		return nil, errors.New(where)
 	}
 	return nil, fmt.Errorf("%s: %w", o.shown(below), err)
 }
@@ -173,10 +176,11 @@ func namesAnnotations(n *yaml.Node) bool {
 
 // content of a built object without fileAnnotation, and the file that it named.
 func (o *originated) content(r *resource.Resource) (*unstructured.Unstructured, string, error) {
-	u, raw, err := written(r)
+	u, err := directly(r)
 	if err != nil {
 		return nil, "", err
 	}
+	found := mentions(u.Object, fileAnnotation)
 	file := unmark(u)
 	put := 1
 	if file == "" {
@@ -185,9 +189,27 @@ func (o *originated) content(r *resource.Resource) (*unstructured.Unstructured, 
 	ofData := u.GetKind() == "ConfigMap" || u.GetKind() == "Secret"
 	switch {
 	case file == "" && o.fileOf("", u.GetKind(), u.GetName()) == "",
-		bytes.Count(raw, []byte(fileAnnotation)) != put,
+		found != put,
 		!ofData && hashedName.MatchString(u.GetName()):
 		o.leaked.Store(true)
 	}
 	return u, file, nil
+}
+
+// mentions counts how often a text stands in keys and values.
+func mentions(value any, text string) int {
+	n := 0
+	switch value := value.(type) {
+	case map[string]any:
+		for key, field := range value {
+			n += strings.Count(key, text) + mentions(field, text)
+		}
+	case []any:
+		for _, item := range value {
+			n += mentions(item, text)
+		}
+	case string:
+		n = strings.Count(value, text)
+	}
+	return n
 }

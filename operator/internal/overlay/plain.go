@@ -4,13 +4,10 @@ import (
 	"errors"
 	"path"
 	"strings"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/konfig"
-	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/sluice-dev/sluice/operator/internal/collector"
 	"github.com/sluice-dev/sluice/operator/internal/kustomize"
@@ -20,67 +17,110 @@ import (
 // Kustomize compares each object with every other three times, which is half of its time
 // for a thousand of them. Where kustomizations list files and do nothing else, what it
 // makes of them is those files one after the other. They are read here then, with its own
-// reader and side by side; it is asked wherever there is any doubt, all errors included.
+// reader and side by side. Where they do to each object what no other one has to do with, it
+// builds a part of the files at a time. It is asked for the whole wherever there is any doubt,
+// all errors included.
 
-// errNotPlain says that Kustomize has to be asked.
+// errNotPlain says that Kustomize has to be asked for the whole.
 var errNotPlain = errors.New("more than a list of files")
 
 // plain reads what the kustomization in a folder lists, files below the root in order.
 func plain(fsys *rooted, below string) ([]Object, error) {
-	files, err := listed(fsys, below, map[string]bool{}, 0)
-	if err != nil {
+	l := newListing(fsys)
+	if err := l.add(below, "", 0); err != nil {
 		return nil, err
 	}
-	texts := make([][]byte, len(files))
-	for i, file := range files {
-		if texts[i], err = fsys.ReadFile(file); err != nil {
+	if l.changes && len(l.files) < 2*partFiles {
+		return nil, errNotPlain
+	}
+	objects, err := l.read()
+	if err != nil || !l.changes {
+		return objects, err
+	}
+	return l.inParts(below, len(objects))
+}
+
+// listing is what a kustomization lists, with those that it lists.
+type listing struct {
+	fsys *rooted
+	// files in the order in which Kustomize comes to them, depth first.
+	files []string
+	// parents of files and folders: the folder of the kustomization that lists them.
+	parents map[string]string
+	// kustomizations by their files.
+	kustomizations map[string]kustomization
+	// changes says that one of them does more than to list.
+	changes bool
+}
+
+func newListing(fsys *rooted) *listing {
+	return &listing{fsys: fsys, parents: map[string]string{}, kustomizations: map[string]kustomization{}}
+}
+
+// kustomization of a folder.
+type kustomization struct {
+	types.Kustomization
+	folder string
+}
+
+// read are the objects of all files as they are written.
+func (l *listing) read() ([]Object, error) {
+	texts := make([][]byte, len(l.files))
+	for i, file := range l.files {
+		var err error
+		if texts[i], err = l.fsys.ReadFile(file); err != nil {
 			return nil, err
 		}
 	}
-	found := make([][]Object, len(files))
-	failures := make([]error, len(files))
-	collector.Each(len(files), func(i int) { found[i], failures[i] = plainFile(files[i], texts[i]) })
+	found := make([][]Object, len(l.files))
+	failures := make([]error, len(l.files))
+	collector.Each(len(l.files), func(i int) { found[i], failures[i] = plainFile(l.files[i], texts[i]) })
 	if err := errors.Join(failures...); err != nil {
 		return nil, err
 	}
-	return distinct(fsys, found)
+	return distinct(l.fsys, found)
 }
 
-// listed are the files of a kustomization and of those that it lists, depth first.
-func listed(fsys *rooted, folder string, seen map[string]bool, depth int) ([]string, error) {
-	file := kustomizationFile(fsys, folder)
-	if file == "" || seen[folder] || depth > limits.SourceDepth || ambiguous(fsys, folder) || surrounds(folder, seen) {
-		return nil, errNotPlain
+// add takes in the kustomization of a folder, which parent lists.
+func (l *listing) add(folder, parent string, depth int) error {
+	file := kustomizationFile(l.fsys, folder)
+	if _, again := l.parents[folder]; again || file == "" || depth > limits.SourceDepth || ambiguous(l.fsys, folder) || l.surrounds(folder) {
+		return errNotPlain
 	}
-	seen[folder] = true
-	raw, err := fsys.ReadFile(file)
+	l.parents[folder] = parent
+	raw, err := l.fsys.ReadFile(file)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var k types.Kustomization
+	k := kustomization{folder: folder}
 	if err := k.Unmarshal(raw); err != nil {
-		return nil, err
+		return err
 	}
-	if !onlyResources(k) || len(k.Resources) == 0 || k.Kind != "" && k.Kind != types.KustomizationKind || k.APIVersion != "" && k.APIVersion != types.KustomizationVersion {
-		return nil, errNotPlain
+	if len(k.Resources) == 0 || k.Kind != "" && k.Kind != types.KustomizationKind || k.APIVersion != "" && k.APIVersion != types.KustomizationVersion {
+		return errNotPlain
 	}
-	var files []string
+	if !onlyResources(k.Kustomization) {
+		if !k.takesEachByItself() {
+			return errNotPlain
+		}
+		l.changes = true
+	}
+	l.kustomizations[file] = k
 	for _, entry := range k.Resources {
 		target := path.Join(folder, entry)
 		if entry == "" || isRepository(entry) {
-			return nil, errNotPlain
+			return errNotPlain
 		}
-		if !fsys.IsDir(target) {
-			files = append(files, target)
+		if l.fsys.IsDir(target) {
+			if err := l.add(target, folder, depth+1); err != nil {
+				return err
+			}
 			continue
 		}
-		below, err := listed(fsys, target, seen, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, below...)
+		l.files = append(l.files, target)
+		l.parents[target] = folder
 	}
-	return files, nil
+	return nil
 }
 
 // ambiguous says whether a folder has several kustomizations, which Kustomize refuses.
@@ -96,9 +136,9 @@ func ambiguous(fsys *rooted, folder string) bool {
 
 // surrounds says whether a folder has one in it that was read before: Kustomize takes one
 // that lists what it lies in for a cycle.
-func surrounds(folder string, seen map[string]bool) bool {
-	for below := range seen {
-		if folder == "." || strings.HasPrefix(below, folder+"/") {
+func (l *listing) surrounds(folder string) bool {
+	for _, k := range l.kustomizations {
+		if folder == "." || strings.HasPrefix(k.folder, folder+"/") {
 			return true
 		}
 	}
@@ -125,97 +165,10 @@ func plainFile(file string, text []byte) ([]Object, error) {
 	return out, nil
 }
 
-// contentOf is an object as JSON has it.
-func contentOf(r *resource.Resource) (*unstructured.Unstructured, error) {
-	u, _, err := written(r)
-	return u, err
-}
-
-// written is contentOf, and the JSON itself.
-func written(r *resource.Resource) (*unstructured.Unstructured, []byte, error) {
-	raw, err := r.MarshalJSON()
-	if err != nil {
-		return nil, nil, err
-	}
-	u := &unstructured.Unstructured{}
-	return u, raw, u.UnmarshalJSON(raw)
-}
-
-// directly is contentOf for an object that is as it was parsed, without writing it out and
-// reading it again. What JSON would change is left to contentOf.
-func directly(r *resource.Resource) (*unstructured.Unstructured, error) {
-	var content map[string]any
-	if !lasting(r.YNode()) {
-		return contentOf(r)
-	}
-	if err := r.YNode().Decode(&content); err != nil || !likeJSON(content) {
-		return contentOf(r)
-	}
-	u := &unstructured.Unstructured{Object: content}
-	if u.GetKind() == "" || u.GetAPIVersion() == "" {
-		return contentOf(r)
-	}
-	return u, nil
-}
-
-// lasting says whether writing a node and reading it again gives the same. An empty null
-// becomes an empty text, and a block of text may lose or win white space or become one that
-// cannot be read.
-func lasting(node *yaml.Node) bool {
-	if node.Kind == yaml.ScalarNode {
-		switch {
-		case node.Value == "" && node.Tag == yaml.NodeTagNull, node.Style&yaml.FoldedStyle != 0:
-			return false
-		case node.Style&yaml.LiteralStyle != 0:
-			return lastingBlock(node.Value)
-		}
-	}
-	for _, child := range node.Content { // that of an alias is where its anchor is
-		if !lasting(child) {
-			return false
-		}
-	}
-	return true
-}
-
-func lastingBlock(text string) bool {
-	odd := func(r rune) bool { return r != '\n' && (r < ' ' || r > '~') }
-	return strings.TrimLeft(text, " \n") == text && strings.TrimRight(text, " \n") == strings.TrimSuffix(text, "\n") && !strings.ContainsFunc(text, odd)
-}
-
-// likeJSON makes integers those of a decoded JSON, and says whether all else is already.
-func likeJSON(value any) bool {
-	switch value := value.(type) {
-	case map[string]any:
-		for key, field := range value {
-			if n, ok := field.(int); ok {
-				value[key] = int64(n)
-			} else if !utf8.ValidString(key) || !likeJSON(field) {
-				return false
-			}
-		}
-	case []any:
-		for i, item := range value {
-			if n, ok := item.(int); ok {
-				value[i] = int64(n)
-			} else if !likeJSON(item) {
-				return false
-			}
-		}
-	case string:
-		return utf8.ValidString(value)
-	case bool, nil:
-	default: // a fraction may be a whole number in JSON, and a date a text
-		return false
-	}
-	return true
-}
-
-// untouched says whether Kustomize leaves an object as it is: it refers to none by a field
-// that is corrected when names change, and has no annotation that Kustomize obeys.
+// untouched says whether Kustomize leaves an object as it is: it is apart, and has no annotation
+// that Kustomize obeys.
 func untouched(u *unstructured.Unstructured) bool {
-	gvk := u.GroupVersionKind()
-	if gvk.Group != "sluice.dev" && (gvk.Group != "" || gvk.Kind != "Namespace" || u.GetNamespace() != "") {
+	if !isApart(u) {
 		return false
 	}
 	// Kustomize makes a text of what is none.
@@ -229,6 +182,13 @@ func untouched(u *unstructured.Unstructured) bool {
 		}
 	}
 	return true
+}
+
+// isApart says whether an object refers to none by a field that Kustomize corrects when names
+// change.
+func isApart(u *unstructured.Unstructured) bool {
+	gvk := u.GroupVersionKind()
+	return gvk.Group == "sluice.dev" || gvk.Group == "" && gvk.Kind == "Namespace" && u.GetNamespace() == ""
 }
 
 // distinct puts all together. Two that Kustomize might take for one are for it to judge.

@@ -98,7 +98,7 @@ func (r *refusal) kustomization(folder string, plugin bool, depth int) error {
 // read checks and indexes a kustomization's text.
 func (p *page) read(raw []byte) error {
 	c := chunk{text: raw, line: 1}
-	if err := c.check(p.name); err != nil {
+	if _, err := c.check(p.name); err != nil {
 		return err
 	}
 	var document yaml.Node
@@ -275,6 +275,8 @@ func (r *refusal) file(p *page, written, name string) error {
 		return p.refused(written, err.Error())
 	case !info.Mode().IsRegular():
 		return p.refused(written, "not a regular file")
+	case info.Size() > limits.SourceFileBytes:
+		return p.refused(written, fmt.Sprintf("larger than %d bytes (limits.SourceFileBytes)", limits.SourceFileBytes))
 	case p.folder != "." && !strings.HasPrefix(target, p.folder+"/"):
 		return p.refused(written, "Kustomize loads files only from below the kustomization that names them; make it a base or a component")
 	}

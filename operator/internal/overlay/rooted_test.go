@@ -1,11 +1,13 @@
 package overlay_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
 
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
 )
 
@@ -48,6 +50,12 @@ func TestRead_OpensNothingOutsideTheRootAndNothingSpecial(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, []string{"kustomization.yaml:3:", "not a regular file"}},
+		"a huge file": {"resources:\n- x.yaml\n- huge.yaml\n", func(t *testing.T, dir string) {
+			t.Helper()
+			if err := errors.Join(os.WriteFile(filepath.Join(dir, "o/huge.yaml"), nil, 0o600), os.Truncate(filepath.Join(dir, "o/huge.yaml"), limits.SourceFileBytes+1)); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{"kustomization.yaml:3:", "huge.yaml", "limits.SourceFileBytes"}},
 		"a file that is not there": {"resources:\n- x.yaml\n- y.yaml\n", nil, []string{"kustomization.yaml:3:", "no such file"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -99,13 +99,42 @@ func opened(t *testing.T, files map[string]string, below string) (dir string, fr
 	return dir, func() *rooted { return newRooted(handle, at) }
 }
 
-// What is judged is what a stock Kustomize makes of the same files. Annotations that are there
-// and empty are none to anybody.
+// stockOf is what a stock Kustomize makes of a folder. Annotations that are there and empty are
+// none to anybody.
+func stockOf(t *testing.T, fsys *rooted, folder string) ([]map[string]any, error) {
+	t.Helper()
+	built, err := kustomize.Build(fsys, "/"+folder)
+	if err != nil {
+		return nil, err
+	}
+	var out []map[string]any
+	for _, r := range built.Resources() {
+		u, err := contentOf(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(u.GetAnnotations()) == 0 {
+			u.SetAnnotations(nil)
+		}
+		out = append(out, u.Object)
+	}
+	return out, nil
+}
+
+func contentsOf(objects []Object) []map[string]any {
+	var out []map[string]any
+	for _, o := range objects {
+		out = append(out, o.Object)
+	}
+	return out
+}
+
+// What is judged is what a stock Kustomize makes of the same files.
 func TestRead_IsWhatKustomizeBuilds(t *testing.T) {
 	for name, files := range overlays {
 		t.Run(name, func(t *testing.T) {
 			dir, fresh := opened(t, files, "")
-			built, failed := kustomize.Build(fresh(), "/")
+			want, failed := stockOf(t, fresh(), "")
 			objects, err := Read(dir, dir, nil)
 			if (err != nil) != (failed != nil) {
 				t.Fatalf("error: %v, where Kustomize says: %v", err, failed)
@@ -114,21 +143,7 @@ func TestRead_IsWhatKustomizeBuilds(t *testing.T) {
 				t.Log(failed)
 				return
 			}
-			var want, got []map[string]any
-			for _, r := range built.Resources() {
-				u, err := contentOf(r)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if len(u.GetAnnotations()) == 0 {
-					u.SetAnnotations(nil)
-				}
-				want = append(want, u.Object)
-			}
-			for _, o := range objects {
-				got = append(got, o.Object)
-			}
-			if !reflect.DeepEqual(got, want) {
+			if got := contentsOf(objects); !reflect.DeepEqual(got, want) {
 				t.Errorf("read:\n%v\nand Kustomize builds:\n%v", got, want)
 			}
 		})

@@ -59,8 +59,11 @@ func KeyOf(u *unstructured.Unstructured) Key {
 	return Key{u.GroupVersionKind().Group, u.GetKind(), u.GetNamespace(), u.GetName()}
 }
 
-// Compare lists the objects that differ, sorted by namespace, name and kind.
+// Compare lists the objects that differ, sorted by namespace, name and kind. One that is on
+// each side in another namespace, as where environments have namespaces of their own, is one
+// object that changed.
 func Compare(old, now Set) ([]Change, error) {
+	moved := moves(old, now)
 	keys := map[Key]bool{}
 	for _, set := range []Set{old, now} {
 		for key := range set {
@@ -68,17 +71,47 @@ func Compare(old, now Set) ([]Change, error) {
 		}
 	}
 	var changes []Change
+	for _, from := range moved {
+		delete(keys, from)
+	}
 	for _, key := range sortedKeys(keys) {
-		change, err := compare(old[key], now[key])
+		was, name := key, key.String()
+		if from, ok := moved[key]; ok {
+			was, name = from, from.String()+" → "+name
+		}
+		change, err := compare(old[was], now[key])
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", key, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		if change != nil {
-			change.Object = redact.Text(key.String(), limits.MessageBytes)
+			change.Object = redact.Text(name, limits.MessageBytes)
 			changes = append(changes, *change)
 		}
 	}
 	return changes, nil
+}
+
+// moves are the objects that are in another namespace on the old side, by their key on the
+// new one. Where several have the name, there is no telling which of them it was.
+func moves(old, now Set) map[Key]Key {
+	bare := func(set, other Set) map[Key][]Key {
+		out := map[Key][]Key{}
+		for key := range set {
+			if _, both := other[key]; !both && key.Namespace != "" {
+				name := Key{Group: key.Group, Kind: key.Kind, Name: key.Name}
+				out[name] = append(out[name], key)
+			}
+		}
+		return out
+	}
+	was := bare(old, now)
+	moved := map[Key]Key{}
+	for name, is := range bare(now, old) {
+		if len(is) == 1 && len(was[name]) == 1 {
+			moved[is[0]] = was[name][0]
+		}
+	}
+	return moved
 }
 
 func sortedKeys(keys map[Key]bool) []Key {

@@ -88,6 +88,30 @@ func TestCompare_ObjectsOfOneSide(t *testing.T) {
 	}
 }
 
+func TestCompare_AnotherNamespaceIsTheSameObject(t *testing.T) {
+	in := func(namespace, name, spec string) string {
+		return strings.NewReplacer("namespace: shop", "namespace: "+namespace, "name: web", "name: "+name).Replace(deployment(spec))
+	}
+	got := unified(t, set(t, in("dev", "web", "env: []"), in("dev", "api", "env: []")), set(t, in("prod", "web", "args: [x]")))
+	for _, want := range []string{"Deployment/dev/web → Deployment/prod/web changed", "-  namespace: dev\n+  namespace: prod", "+      - args:", "Deployment/dev/api removed"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+	// Which of the two became the one is a guess.
+	got = unified(t, set(t, in("a", "web", "env: []"), in("b", "web", "env: []")), set(t, in("c", "web", "env: []")))
+	for _, want := range []string{"Deployment/a/web removed", "Deployment/b/web removed", "Deployment/c/web added"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+	// What is there on both sides is itself.
+	got = unified(t, set(t, in("a", "web", "env: []"), in("b", "web", "env: []")), set(t, in("a", "web", "env: []"), in("c", "web", "env: []")))
+	if !strings.Contains(got, "Deployment/b/web → Deployment/c/web changed") || strings.Contains(got, "Deployment/a/web") {
+		t.Errorf("%s", got)
+	}
+}
+
 func TestCompare_ShowsNoSecretButThatItChanged(t *testing.T) {
 	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: shop}\nstringData: {a: %s, b: same-secret, c: xy}\n"
 	for name, c := range map[string][2]string{

@@ -105,18 +105,51 @@ func Pins(e Environment) ([]Finding, error) {
 	return out, nil
 }
 
+// byName are the Workloads of the environments by what they are called in each of them: by
+// name alone where their environment is all that their namespaces tell, as shop-dev and
+// shop-prod do.
+func byName(environments []Environment) map[string]map[string]Workload {
+	bare := map[string]map[string][]Workload{}
+	for _, e := range environments {
+		for _, w := range e.Workloads {
+			if bare[w.Object.GetName()] == nil {
+				bare[w.Object.GetName()] = map[string][]Workload{}
+			}
+			bare[w.Object.GetName()][e.Name] = append(bare[w.Object.GetName()][e.Name], w)
+		}
+	}
+	out := map[string]map[string]Workload{}
+	add := func(name, environment string, w Workload) {
+		if out[name] == nil {
+			out[name] = map[string]Workload{}
+		}
+		out[name][environment] = w
+	}
+	for name, workloads := range bare {
+		namespaces, once := map[string]bool{}, true
+		for _, all := range workloads {
+			once = once && len(all) == 1
+			for _, w := range all {
+				namespaces[w.Object.GetNamespace()] = true
+			}
+		}
+		for environment, all := range workloads {
+			for _, w := range all {
+				if once && len(namespaces) > 1 {
+					add(name, environment, w)
+				} else {
+					add(w.name(), environment, w)
+				}
+			}
+		}
+	}
+	return out
+}
+
 // Differences finds fields of a Workload that differ between environments and are not
 // expected to, and Workloads that some environments do not have.
 func Differences(environments []Environment, expected []string) ([]Finding, error) {
-	byName := map[string]map[string]Workload{}
-	for _, e := range environments {
-		for _, w := range e.Workloads {
-			if byName[w.name()] == nil {
-				byName[w.name()] = map[string]Workload{}
-			}
-			byName[w.name()][e.Name] = w
-		}
-	}
+	byName := byName(environments)
 	var out []Finding
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		object := v1beta1.WorkloadKind + "/" + name
@@ -161,6 +194,9 @@ func differing(workloads map[string]Workload, have, expected []string) ([]string
 		for _, c := range changes {
 			// An entry of a list is at another place as soon as one before it is missing.
 			path, _, _ := strings.Cut(c.Path, "[")
+			if path == "metadata.namespace" {
+				continue // the two were put beside each other all the same
+			}
 			if !slices.ContainsFunc(expected, func(e string) bool { return path == e || strings.HasPrefix(path, e+".") }) {
 				found[path] = true
 			}
@@ -246,7 +282,7 @@ func (d *dead) kustomization(file string, k types.Kustomization) error {
 			at += " (" + p.Path + ")"
 		}
 		if p.Target != nil && !matches(p.Target, without) {
-			d.add(RuleDeadPatch, file, at, fmt.Sprintf("its target matches nothing: %s", p.Target), "correct the target, or delete the patch")
+			d.add(RuleDeadPatch, file, at, "its target matches nothing: "+selector(p.Target), "correct the target, or delete the patch")
 			continue
 		}
 		d.add(RuleDeadPatch, file, at, "it changes nothing: what it sets is so already", "delete it")
@@ -292,6 +328,20 @@ func (d *dead) without(file string, edit func(*types.Kustomization)) ([]overlay.
 		return reflect.DeepEqual(a.Object, b.Object)
 	})
 	return built.Objects, same, nil
+}
+
+// selector is a target as it is written: kind, name and what else there is of it.
+func selector(t *types.Selector) string {
+	var out []string
+	for _, part := range [][2]string{
+		{"group", t.Group}, {"version", t.Version}, {"kind", t.Kind}, {"name", t.Name}, {"namespace", t.Namespace},
+		{"labelSelector", t.LabelSelector}, {"annotationSelector", t.AnnotationSelector},
+	} {
+		if part[1] != "" {
+			out = append(out, part[0]+" "+part[1])
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // matches says whether a target selects any of the objects, by what is not labels and

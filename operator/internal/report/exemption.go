@@ -10,7 +10,7 @@ import (
 // Exemption is one finding that was exempted, by what, until when and why.
 func Exemption(e gate.Exempted) string {
 	line := fmt.Sprintf("exempted by %s until %s because %q: %s", e.Name, e.Expires, e.Reason,
-		Line(gate.Finding{Policy: e.Policy, Severity: e.Severity, Object: e.Object, Path: e.Path, Message: e.Message}))
+		Line(e.Finding()))
 	if e.Image != "" {
 		line += " (image " + e.Image + ")"
 	}
@@ -24,6 +24,32 @@ func exemptions(v gate.Verdict) []string {
 		out = append(out, "gate "+v.Gate+": "+Exemption(e))
 	}
 	return out
+}
+
+// exempt is one finding that was exempted, and where the source has it.
+type exempt struct {
+	gate.Exempted
+	place Place
+}
+
+// exempts are those of one verdict over an object.
+func (j Judged) exempts(v gate.Verdict) []exempt {
+	var all []exempt
+	for _, x := range v.Exemptions {
+		e := exempt{Exempted: x, place: Place{File: j.File}}
+		if j.Place != nil {
+			e.place = j.Place(x.Finding())
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+func (e exempt) where() string {
+	if e.Path == "" {
+		return e.Object
+	}
+	return e.Object + " " + e.Path
 }
 
 // exempted writes what was exempted below a verdict.

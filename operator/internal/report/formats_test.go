@@ -37,6 +37,13 @@ func docs(policy string) string {
 	return ""
 }
 
+func about(policy string) report.About {
+	if policy == "style" {
+		return report.About{Title: "Workloads are nice", Description: "What is not nice [is](ugly).", Remedy: "Be nice."}
+	}
+	return report.About{}
+}
+
 // run is one of everything.
 func run() report.Run {
 	place := func(f gate.Finding) report.Place {
@@ -52,14 +59,19 @@ func run() report.Run {
 	signed.Images = []gate.ImageResult{
 		{Image: "r.io/web:1", Digest: "sha256:00", Outcome: gate.ImageVerified, Authority: "key"}, {Image: "r.io/other:1", Outcome: gate.ImageUnsigned},
 	}
+	exempted := verdict("late", gate.Enforce, gate.Findings{})
+	exempted.Exemptions = []gate.Exempted{{
+		Name: "hotfix", Reason: "incident 4711", Expires: "2027-01-01T00:00:00Z", Policy: "signature", Severity: "critical",
+		Object: "Deployment/shop/web", Path: "spec", Image: "r.io/web:1", Message: "not signed",
+	}}
 	judged := func(verdicts ...gate.Verdict) report.Judged {
 		return report.Judged{File: "deploy/web.yaml", Verdicts: verdicts, Place: place}
 	}
 	return report.Run{
-		Version: "v0.1.0", Docs: docs,
+		Version: "v0.1.0", Docs: docs, About: about,
 		Judged: []report.Judged{
 			judged(verdict("prod", gate.Enforce, signed), verdict("watch", gate.Audit, both())),
-			judged(verdict("soft", gate.Warn, both())), judged(verdict("pass", gate.Enforce, gate.Findings{})),
+			judged(verdict("soft", gate.Warn, both())), judged(verdict("pass", gate.Enforce, gate.Findings{})), judged(exempted),
 			judged(verdict("open", gate.Enforce, gate.Findings{Undecided: []gate.Finding{warning}})),
 			{File: "-", Verdicts: []gate.Verdict{gate.NoGate(object)}},
 		},
@@ -251,7 +263,8 @@ func hostile(s string) report.Run {
 	verdict := func(o gate.Outcome) gate.Verdict {
 		return gate.Verdict{
 			Outcome: o, Gate: s, Object: gate.ObjectRef{Kind: s, Namespace: s, Name: s}, Violations: []gate.Finding{f}, Warnings: []gate.Finding{f},
-			Images: []gate.ImageResult{{Image: s, Digest: s, Authority: s, Outcome: gate.ImageVerified}},
+			Images:     []gate.ImageResult{{Image: s, Digest: s, Authority: s, Outcome: gate.ImageVerified}},
+			Exemptions: []gate.Exempted{{Name: s, Reason: s, Expires: s, Policy: s, Severity: s, Object: s, Path: s, Image: s, Message: s}},
 		}
 	}
 	return report.Run{

@@ -27,6 +27,11 @@ func GitHub(w io.Writer, r Run) error {
 			}
 			annotation(&b, e.level, e.place, e.finding.Policy, message)
 		}
+		for _, v := range j.Verdicts {
+			for _, e := range j.exempts(v) {
+				annotation(&b, note, e.place, e.Policy+" exempted", Exemption(e.Exempted))
+			}
+		}
 	}
 	for _, f := range r.Faults {
 		annotation(&b, failure, f.Place, f.Rule, f.Message)

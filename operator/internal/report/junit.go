@@ -58,7 +58,7 @@ func JUnit(w io.Writer, r Run) error {
 		for _, v := range j.Verdicts {
 			one := j
 			one.Verdicts = []gate.Verdict{v}
-			add(j.File, junitVerdict(j.File, v, r.entries(one)))
+			add(j.File, junitVerdict(j.File, v, r.entries(one), j.exempts(v)))
 		}
 	}
 	for _, f := range r.Faults {
@@ -87,7 +87,7 @@ func (n *junitCounts) count(c junitCase) {
 	}
 }
 
-func junitVerdict(file string, v gate.Verdict, entries []entry) junitCase {
+func junitVerdict(file string, v gate.Verdict, entries []entry, exempts []exempt) junitCase {
 	c := junitCase{Name: title(v), Class: clean(file)}
 	var blocking, told []string
 	for _, e := range entries {
@@ -97,6 +97,9 @@ func junitVerdict(file string, v gate.Verdict, entries []entry) junitCase {
 		} else {
 			told = append(told, line)
 		}
+	}
+	for _, e := range exempts {
+		told = append(told, oneLine(e.place.String()+":", Exemption(e.Exempted)))
 	}
 	c.Out = strings.Join(told, "\n")
 	if !v.Outcome.Blocks() {

@@ -3,13 +3,14 @@ package report
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 )
 
 // Markdown writes a run for the summary of a job or a comment: the counts, and each
-// object that is not simply allowed. Whatever is not ours stands in code spans, where
+// object that is not simply allowed, with what was exempted. Whatever is not ours stands in code spans, where
 // neither Markdown nor HTML is read, and nobody is mentioned.
 func Markdown(w io.Writer, r Run) error {
 	var b strings.Builder
@@ -35,13 +36,17 @@ func (r Run) findings(b *strings.Builder) {
 		for _, v := range j.Verdicts {
 			one := j
 			one.Verdicts = []gate.Verdict{v}
-			entries := r.entries(one)
-			if len(entries) == 0 {
+			entries, exempts := r.entries(one), j.exempts(v)
+			if len(entries)+len(exempts) == 0 {
 				continue
 			}
 			fmt.Fprintf(b, "\n### %s %s\n\n", marks[v.Outcome], Span(title(v)))
 			for _, e := range entries {
 				markdownFinding(b, e)
+			}
+			for _, e := range exempts {
+				fmt.Fprintf(b, "- **%s** at %s\n  - at: %s\n  - what: %s\n  - by: %s until %s\n  - because: %s\n", Span("exempted "+e.Policy), Span(e.place.String()),
+					Span(e.where()), Span(e.Message), Span(e.Name), Span(e.Expires), Span(e.Reason))
 			}
 		}
 	}
@@ -60,8 +65,19 @@ func markdownFinding(b *strings.Builder, e entry) {
 		fmt.Fprintf(b, "  - to do: %s\n", Span(e.finding.Remedy))
 	}
 	if e.docs != "" {
-		fmt.Fprintf(b, "  - docs: %s\n", Span(e.docs))
+		fmt.Fprintf(b, "  - docs: %s\n", link(e.docs))
 	}
+}
+
+// address is a URL that needs no escape.
+var address = regexp.MustCompile(`^https://[A-Za-z0-9][A-Za-z0-9./#_-]*$`)
+
+// link is an address to follow; what is none stays a code span.
+func link(text string) string {
+	if address.MatchString(text) {
+		return "<" + text + ">"
+	}
+	return Span(text)
 }
 
 // Span is a text as a code span: the fence is longer than any run of backticks in it, and

@@ -19,7 +19,12 @@ type Run struct {
 	Faults []Fault
 	// Docs says where a policy is documented, as a URL; nil or "" for nowhere.
 	Docs func(policy string) string
+	// About says what a policy is, for those of which it is known; nil for none.
+	About func(policy string) About
 }
+
+// About is a policy in words: a title, what it demands, and what to do where it is broken.
+type About struct{ Title, Description, Remedy string }
 
 // Judged is one object with its verdicts.
 type Judged struct {

@@ -38,8 +38,11 @@ type (
 		Rules          []sarifRule `json:"rules"`
 	}
 	sarifRule struct {
-		ID      string `json:"id"`
-		HelpURI string `json:"helpUri,omitempty"`
+		ID      string        `json:"id"`
+		Short   *sarifMessage `json:"shortDescription,omitempty"`
+		Full    *sarifMessage `json:"fullDescription,omitempty"`
+		Help    *sarifMessage `json:"help,omitempty"`
+		HelpURI string        `json:"helpUri,omitempty"`
 	}
 	sarifResult struct {
 		RuleID              string            `json:"ruleId"`
@@ -109,7 +112,7 @@ func SARIF(w io.Writer, r Run) error {
 	index := map[string]int{}
 	for i, id := range ids {
 		index[id] = i
-		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{ID: id, HelpURI: docs[id]})
+		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, r.sarifRule(id, docs[id]))
 	}
 	for i := range run.Results {
 		run.Results[i].RuleIndex = index[run.Results[i].RuleID]
@@ -117,6 +120,26 @@ func SARIF(w io.Writer, r Run) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(sarifLog{Schema: sarifSchema, Version: "2.1.0", Runs: []sarifRun{run}})
+}
+
+// sarifRule is a rule with the words that code scanning shows it by.
+func (r Run) sarifRule(id, docs string) sarifRule {
+	out := sarifRule{ID: id, HelpURI: docs}
+	if r.About == nil {
+		return out
+	}
+	about := r.About(id)
+	out.Short, out.Full, out.Help = optional(about.Title), optional(about.Description), optional(about.Remedy)
+	return out
+}
+
+// optional is a message, and nothing where there is no text.
+func optional(text string) *sarifMessage {
+	if text == "" {
+		return nil
+	}
+	message := sarifText(clean(text))
+	return &message
 }
 
 func sarifFinding(e entry) sarifResult {

@@ -74,7 +74,7 @@ func (t Text) finding(b *strings.Builder, e entry) {
 		if e.place.Note != "" {
 			field = "(" + clean(e.place.Note) + ")"
 		}
-		fmt.Fprintf(b, "        where: %s %s\n", e.place, field)
+		fmt.Fprintf(b, "        where: %s\n", strings.TrimRight(e.place.String()+" "+field, " "))
 		t.code(b, e.place)
 	}
 	fmt.Fprintf(b, "        what:  %s\n", clean(e.finding.Message))

@@ -87,7 +87,9 @@ func conceal(n *yaml.Node, of span, under bool, closed func(line int)) {
 	for i := first; i < len(n.Content) && n.Content[i].Line <= of.to; i++ {
 		inside := under
 		if n.Kind == yaml.MappingNode && i%2 == 1 {
-			inside = under || sensitive.MatchString(n.Content[i-1].Value)
+			name := n.Content[i-1].Value
+			// Metadata is no data: what is secret in it stands in annotations.
+			inside = under || name != "metadata" && sensitive.MatchString(name)
 		}
 		conceal(n.Content[i], of, inside, closed)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -307,6 +308,21 @@ func TestFind_ShowsNoLineOfALongerText(t *testing.T) {
 		got, _ := find(t, dir, "in", "ConfigMap", field)
 		if len(got.code) < 2 && field != "data.after" || strings.Contains(strings.Join(got.code, "\n"), "SECRET") {
 			t.Errorf("%s: %q", field, got.code)
+		}
+	}
+}
+
+// TestFind_ShowsTheMetadataBesideAField: names and labels tell a reader which object it is.
+func TestFind_ShowsTheMetadataBesideAField(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"in/web.yaml": "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n  labels:\n    app: web\n  annotations:\n    note: SECRET\nspec:\n  userData: SECRET\n  hostPID: true\n"})
+	for field, want := range map[string][]string{
+		"metadata.labels.app":       {"  labels:", "    app: web", "  annotations:"},
+		"metadata.annotations.note": {"  annotations:", "    note: …", "spec:"},
+		"spec.hostPID":              {"…", "  hostPID: true"},
+	} {
+		if got, _ := find(t, dir, "in", "Pod", field); !slices.Equal(got.code, want) {
+			t.Errorf("%s: %q, want %q", field, got.code, want)
 		}
 	}
 }

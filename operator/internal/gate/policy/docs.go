@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -52,7 +54,11 @@ func docsGroup(b *strings.Builder, group string) error {
 	b.WriteString("\n| Parameter | Type | Default | What it does |\n| --- | --- | --- | --- |\n")
 	for _, name := range sortedKeys(properties) {
 		p := properties[name]
-		b.WriteString(tableRow("`"+name+"`", p.describe(), inCode(string(p.Default)), p.Description))
+		byDefault, err := oneLine(p.Default)
+		if err != nil {
+			return fmt.Errorf("%s.%s: default: %w", group, name, err)
+		}
+		b.WriteString(tableRow("`"+name+"`", p.describe(), byDefault, p.Description))
 	}
 	return nil
 }
@@ -66,11 +72,16 @@ var groupNotes = map[string]string{
 		"drops that field, and runs such a pod as the root that it asks for.",
 }
 
-func inCode(text string) string {
-	if text == "" {
-		return ""
+// oneLine is a value as code, without the line breaks of its file: they would end the row.
+func oneLine(value json.RawMessage) (string, error) {
+	if len(value) == 0 {
+		return "", nil
 	}
-	return "`" + text + "`"
+	var b bytes.Buffer
+	if err := json.Compact(&b, value); err != nil {
+		return "", err
+	}
+	return "`" + b.String() + "`", nil
 }
 
 func docsRow(group, file, text string) (string, error) {

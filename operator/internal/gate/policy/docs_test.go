@@ -24,6 +24,30 @@ func TestDocs_AreThoseThatAreCommitted(t *testing.T) {
 	}
 }
 
+// TestDocs_EveryRowIsOfItsTable: a line break in a cell ends the table in what GitHub shows.
+func TestDocs_EveryRowIsOfItsTable(t *testing.T) {
+	text, err := Docs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	columns := 0
+	for number, line := range strings.Split(text, "\n") {
+		if !strings.HasPrefix(line, "|") {
+			if columns = 0; strings.Contains(line, " | ") {
+				t.Errorf("line %d is the rest of a row: %s", number+1, line)
+			}
+			continue
+		}
+		cells := strings.Count(strings.ReplaceAll(line, `\|`, ""), "|") - 1
+		if columns == 0 {
+			columns = cells
+		}
+		if cells != columns {
+			t.Errorf("line %d has %d cells and not %d: %s", number+1, cells, columns, line)
+		}
+	}
+}
+
 func TestDocs_RefuseARuleWithoutMetadata(t *testing.T) {
 	for text, says := range map[string]string{
 		"package sluice.x.y\n": "x/y.rego:1: METADATA is missing",

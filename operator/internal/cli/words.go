@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// misnamed refuses a word where a command should be, and a group of commands without one.
+// Cobra shows the help of the group and all is well: a pipeline with a misspelt check would
+// pass for ever.
+func misnamed(root *cobra.Command, args []string) error {
+	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		return nil
+	}
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd(args...)
+	c, rest, _ := root.Find(args) // an error is a word that is none, which is told of below
+	if c.Runnable() || slices.ContainsFunc(rest, isFlag) {
+		return nil
+	}
+	switch {
+	case len(rest) > 0:
+		meant := "see "
+		c.SuggestionsMinimumDistance = 2
+		if near := c.SuggestionsFor(rest[0]); len(near) > 0 {
+			meant = "did you mean " + strings.Join(near, " or ") + "? See "
+		}
+		return usage("unknown command %q for %q: %s%s --help", rest[0], c.CommandPath(), meant, c.CommandPath())
+	case c.HasParent():
+		var names []string
+		for _, sub := range c.Commands() {
+			names = append(names, sub.CommandPath())
+		}
+		return usage("a command is missing: call %s, or see %s --help", strings.Join(names, " or "), c.CommandPath())
+	}
+	return nil
+}
+
+func isFlag(word string) bool { return strings.HasPrefix(word, "-") }
+
+// oneOf lets the shell complete a flag that takes one of some words.
+func oneOf(c *cobra.Command, flag string, words ...string) {
+	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic("cli: " + err.Error()) // there is no such flag: a test runs every command
+	}
+}
