@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/leaderelection"
 
 	"github.com/sluice-dev/sluice/operator/internal/analysis"
 	"github.com/sluice-dev/sluice/operator/internal/controller/workload"
@@ -31,6 +32,9 @@ type config struct {
 	metricsAddress  string
 	healthAddress   string
 	leaderElection  bool
+	leaseDuration   time.Duration
+	renewDeadline   time.Duration
+	retryPeriod     time.Duration
 	workers         int
 	retryBase       time.Duration
 	retryMax        time.Duration
@@ -52,6 +56,14 @@ type config struct {
 const (
 	minRetry = 100 * time.Millisecond
 	maxRetry = time.Hour
+)
+
+// Bounds of leader election. The Lease counts in seconds: of two renewals in one second the
+// others see the first, and would take the Lease over that much too early. With a longer
+// Lease nothing is reconciled for hours when a leader dies.
+const (
+	minLeaseRetry = time.Second
+	maxLease      = time.Hour
 )
 
 // list collects a repeatable flag.
@@ -86,6 +98,9 @@ func parse(args []string, getenv func(string) string) (config, error) {
 	flags.StringVar(&c.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 turns it off")
 	flags.StringVar(&c.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	flags.BoolVar(&c.leaderElection, "leader-elect", true, "reconcile only while holding the Lease; webhooks answer on every replica")
+	flags.DurationVar(&c.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long after its last renewal the Lease of a leader that is gone keeps the others from leading, in whole seconds")
+	flags.DurationVar(&c.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long after its last renewal a leader may write, and how long it tries to renew before it ends; shorter than the lease duration by what a write may take to arrive")
+	flags.DurationVar(&c.retryPeriod, "leader-elect-retry-period", 2*time.Second, "pause between two renewals, and between two looks at whether the Lease is free")
 	flags.IntVar(&c.workers, "workers", 4, "Workloads reconciled at a time")
 	flags.DurationVar(&c.retryBase, "retry-base-delay", time.Second, "pause after the first failure of a Workload; doubles with each")
 	flags.DurationVar(&c.retryMax, "retry-max-delay", 5*time.Minute, "longest pause between two tries of a Workload that fails")
@@ -134,6 +149,10 @@ func (c config) validate(rest []string) error {
 		return fmt.Errorf("--webhook-port=%d: not a port", c.webhookPort)
 	case c.retryBase < minRetry || c.retryMax < c.retryBase || c.retryMax > maxRetry:
 		return fmt.Errorf("--retry-base-delay=%s and --retry-max-delay=%s: have to be between %s and %s, the first no longer than the second", c.retryBase, c.retryMax, minRetry, maxRetry)
+	case c.retryPeriod < minLeaseRetry || float64(c.renewDeadline) <= leaderelection.JitterFactor*float64(c.retryPeriod):
+		return fmt.Errorf("--leader-elect-retry-period=%s and --leader-elect-renew-deadline=%s: the first has to be at least %s, and the second longer than %.1f times the first", c.retryPeriod, c.renewDeadline, minLeaseRetry, leaderelection.JitterFactor)
+	case c.leaseDuration <= c.renewDeadline || c.leaseDuration > maxLease || c.leaseDuration%time.Second != 0: // the Lease has it in seconds
+		return fmt.Errorf("--leader-elect-lease-duration=%s: has to be longer than --leader-elect-renew-deadline=%s, at most %s, and in whole seconds", c.leaseDuration, c.renewDeadline, maxLease)
 	case !(c.qps > 0 && c.qps <= 10000): // also not a number
 		return fmt.Errorf("--kube-api-qps=%v: has to be above 0 and at most 10000", c.qps)
 	case slices.Contains(c.hosts, ""):

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -33,6 +34,9 @@ func TestParse_TakesTheDefaults(t *testing.T) {
 	}
 	if c.namespace != "sluice-system" || !c.leaderElection || c.workers != 4 || c.webhookPort != 9443 {
 		t.Errorf("%+v", c)
+	}
+	if c.leaseDuration != 15*time.Second || c.renewDeadline != 10*time.Second || c.retryPeriod != 2*time.Second {
+		t.Errorf("leader election: %s, %s, %s", c.leaseDuration, c.renewDeadline, c.retryPeriod)
 	}
 	want := []string{"sluice-webhook.sluice-system.svc", "sluice-webhook.sluice-system.svc.cluster.local"}
 	if diff := cmp.Diff(want, c.webhookHosts()); diff != "" {
@@ -89,6 +93,11 @@ func TestParse_SaysWhatIsWrong(t *testing.T) {
 		"a selector that is none":   {[]string{"--watch-label-selector=a in b"}, "--watch-label-selector=a in b"},
 		"a Prometheus that is none": {[]string{"--prometheus-address=prometheus:9090"}, "--prometheus-address"},
 		"a port that is none":       {[]string{"--webhook-port=70000"}, "not a port"},
+		"a Lease no longer than":    {[]string{"--leader-elect-lease-duration=10s"}, "longer than --leader-elect-renew-deadline=10s"},
+		"a Lease of half a second":  {[]string{"--leader-elect-lease-duration=15500ms"}, "in whole seconds"},
+		"a Lease for a day":         {[]string{"--leader-elect-lease-duration=24h"}, "at most 1h0m0s"},
+		"a deadline of one try":     {[]string{"--leader-elect-renew-deadline=2400ms"}, "longer than 1.2 times the first"},
+		"two renewals in a second":  {[]string{"--leader-elect-retry-period=900ms"}, "at least 1s"},
 		"no request per second":     {[]string{"--kube-api-qps=0"}, "--kube-api-qps=0"},
 		"requests that are no sum":  {[]string{"--kube-api-qps=NaN"}, "--kube-api-qps=NaN"},
 		"an argument":               {[]string{"dev"}, `unexpected argument "dev"`},
@@ -119,7 +128,7 @@ func TestParse_GivesHelp(t *testing.T) {
 	if !errors.As(err, &usage) {
 		t.Fatalf("help is a failure: %v", err)
 	}
-	for _, flag := range []string{"-namespace", "-registry-mirror", "-webhook-certificate-dir", "(default 9443)"} {
+	for _, flag := range []string{"-namespace", "-registry-mirror", "-webhook-certificate-dir", "-leader-elect-renew-deadline", "(default 9443)"} {
 		if !strings.Contains(string(usage), flag) {
 			t.Errorf("help does not tell of %s", flag)
 		}

@@ -19,6 +19,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,6 +35,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/controller/workload"
 	"github.com/sluice-dev/sluice/operator/internal/conversion"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/leader"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/metrics"
 	"github.com/sluice-dev/sluice/operator/internal/notary"
@@ -62,7 +64,15 @@ func run(ctx context.Context, c config) error {
 		Secret:        client.ObjectKey{Namespace: c.namespace, Name: c.certificates},
 		Configuration: c.configuration, Definition: definition, Hosts: c.webhookHosts(), Now: time.Now,
 	}
-	m, err := ctrl.NewManager(access, options(c, scheme, rotation))
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	fenced, lock, err := election(access, c, end)
+	if err != nil {
+		return err
+	}
+	o := options(c, scheme, rotation)
+	o.LeaderElectionResourceLockInterface = lock
+	m, err := ctrl.NewManager(fenced, o)
 	if err != nil {
 		return fmt.Errorf("make manager: %w", err)
 	}
@@ -89,7 +99,29 @@ func run(ctx context.Context, c config) error {
 		return err
 	}
 	log.Info("Starting manager", "namespace", c.namespace, "workers", c.workers)
-	return m.Start(ctx)
+	if err := m.Start(ctx); err != nil {
+		return err
+	}
+	if err := context.Cause(ctx); errors.Is(err, leader.ErrLost) {
+		return err
+	}
+	return nil
+}
+
+// election is the Lease, and the access by which only its holder writes. What replicas
+// write for themselves, such as certificates, goes by the other access. end is told when
+// another took the Lease over; without leader election there is none.
+func election(access *rest.Config, c config, end func(error)) (*rest.Config, resourcelock.Interface, error) {
+	if !c.leaderElection {
+		return access, nil, nil
+	}
+	lock, err := leader.NewLock(access, c.namespace, c.lease(), c.renewDeadline, end)
+	if err != nil {
+		return nil, nil, fmt.Errorf("leader election: %w", err)
+	}
+	fenced := rest.CopyConfig(access)
+	fenced.Wrap(lock.Fence)
+	return fenced, lock, nil
 }
 
 // wire connects the one engine to admission and to the reconciler.
@@ -149,7 +181,12 @@ func options(c config, scheme *runtime.Scheme, rotation *admission.Rotation) ctr
 	objects := workload.CacheByObject()
 	objects[&admissionregistrationv1.ValidatingWebhookConfiguration{}] = cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", c.configuration)}
 	objects[admission.Definition()] = cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", definition)}
-	tlsOptions := []func(*tls.Config){func(t *tls.Config) { t.MinVersion = tls.VersionTLS13 }}
+	tlsOptions := []func(*tls.Config){func(t *tls.Config) {
+		t.MinVersion = tls.VersionTLS13
+		// As the API server asks Services. With HTTP/2, as it asks loopback, all requests are on
+		// one connection, and hang with it when the replica at its end does.
+		t.NextProtos = []string{"http/1.1"}
+	}}
 	if c.certificateDir == "" {
 		tlsOptions = append(tlsOptions, func(t *tls.Config) { t.GetCertificate = rotation.GetCertificate })
 	}
@@ -162,8 +199,10 @@ func options(c config, scheme *runtime.Scheme, rotation *admission.Rotation) ctr
 		HealthProbeBindAddress:        c.healthAddress,
 		LeaderElection:                c.leaderElection,
 		LeaderElectionID:              c.lease(),
-		LeaderElectionNamespace:       c.namespace,
 		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &c.leaseDuration,
+		RenewDeadline:                 &c.renewDeadline,
+		RetryPeriod:                   &c.retryPeriod,
 		GracefulShutdownTimeout:       &grace,
 		WebhookServer: webhook.NewServer(webhook.Options{
 			Host: c.webhookAddress, Port: c.webhookPort, CertDir: c.certificateDir, TLSOpts: tlsOptions,

@@ -32,6 +32,7 @@ var layers = map[string]int{
 	"internal/gate":                   1,
 	"internal/graph":                  1,
 	"internal/kustomize":              1,
+	"internal/leader":                 1,
 	"internal/metrics":                1,
 	"internal/repo":                   1,
 	"internal/resultcache":            1,

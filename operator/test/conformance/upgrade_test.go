@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -142,39 +140,11 @@ func TestUpgrade_TheDocumentedCommandsStoreTheRest(t *testing.T) {
 // the list would wait for itself.
 func (u *upgrade) anotherReplica(t *testing.T) *lab.Process {
 	t.Helper()
-	root, err := clone.Root()
+	another, err := u.stage.StartReplica(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := stage.Objects(root, "kustomize/overlays/dev")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })
-	deployment := &appsv1.Deployment{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[at].Object, deployment); err != nil {
-		t.Fatal(err)
-	}
-	free, err := lab.FreePorts(2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := u.stage.Cluster.RunDeployment(t.Context(), filepath.Join(root, "bin", "manager"), deployment, lab.RunOptions{ExtraArgs: []string{
-		"--webhook-bind-address=127.0.0.1", "--webhook-port=" + strings.TrimPrefix(free[0], "127.0.0.1:"), "--webhook-host=127.0.0.1",
-		"--health-probe-bind-address=" + free[1], "--metrics-bind-address=0",
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.eventually(t, "another replica is ready", func(ctx context.Context) bool {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+free[1]+"/readyz", nil)
-		if err != nil {
-			return false
-		}
-		response, err := http.DefaultClient.Do(request)
-		return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
-	})
-	return p
+	return another.Process
 }
 
 type upgrade struct {

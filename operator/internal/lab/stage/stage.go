@@ -46,6 +46,10 @@ type Options struct {
 	ManagerArgs []string
 	// AuditUsers are users of whom the cluster's audit log has every request.
 	AuditUsers []string
+	// Front plays the Service before the operator's webhooks: it is told where the first
+	// replica will serve them (host:port) and its health (a URL), and returns where the API
+	// server asks (a port of 127.0.0.1). Nil: it asks that replica.
+	Front func(webhooks, health string) (string, error)
 	// Older is what stands in the cluster before the overlay comes: the definitions of an
 	// older release, and objects that were made under it.
 	Older []*unstructured.Unstructured
@@ -74,12 +78,21 @@ type Stage struct {
 	// where its metrics are.
 	Manager                *lab.Process
 	ManagerURL, MetricsURL string
-	// WebhookURL is where the webhooks are served.
+	// WebhookURL is where the API server asks the webhooks.
 	WebhookURL string
 
 	stopRegistry func()
-	// runManager starts the operator's process.
-	runManager func(context.Context) (*lab.Process, error)
+	// local are the addresses of the operator's webhooks, its health and its metrics.
+	local []string
+	// runManager starts a process of the operator at such addresses.
+	runManager func(ctx context.Context, local []string) (*lab.Process, error)
+}
+
+// Replica is a further process of the operator.
+type Replica struct {
+	*lab.Process
+	// Webhooks is the host:port of its webhooks, and URL where its health is.
+	Webhooks, URL string
 }
 
 // Up starts everything and returns when the operator answers and the overlay is applied.
@@ -113,11 +126,16 @@ func (s *Stage) up(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	local, err := lab.FreePorts(3)
-	if err != nil {
+	if s.local, err = lab.FreePorts(3); err != nil {
 		return err
 	}
-	s.WebhookURL, s.ManagerURL, s.MetricsURL = "https://"+local[0], "http://"+local[1], "http://"+local[2]+"/metrics"
+	front := s.local[0]
+	if o.Front != nil {
+		if front, err = o.Front(front, "http://"+s.local[1]); err != nil {
+			return fmt.Errorf("front of the webhooks: %w", err)
+		}
+	}
+	s.WebhookURL, s.ManagerURL, s.MetricsURL = "https://"+front, "http://"+s.local[1], "http://"+s.local[2]+"/metrics"
 	lab.RedirectWebhooks(objects, s.WebhookURL)
 	definitions, platform, guarded := parts(objects)
 	first := definitions
@@ -135,7 +153,7 @@ func (s *Stage) up(ctx context.Context, o Options) error {
 		}
 		platform = append(platform, keys...)
 	}
-	return s.install(ctx, o, local, platform, guarded)
+	return s.install(ctx, o, platform, guarded)
 }
 
 // startRegistry starts a registry with what is guarded in it, and returns the Secrets with
@@ -214,12 +232,8 @@ func parts(objects []*unstructured.Unstructured) (definitions, platform, guarded
 }
 
 // install applies the platform, runs the operator with its own rights, and applies what
-// it guards. local are the addresses of its webhooks, its health and its metrics.
-func (s *Stage) install(ctx context.Context, o Options, local []string, platform, guarded []*unstructured.Unstructured) error {
-	_, webhookPort, err := net.SplitHostPort(local[0])
-	if err != nil {
-		return fmt.Errorf("port of the webhooks: %w", err)
-	}
+// it guards.
+func (s *Stage) install(ctx context.Context, o Options, platform, guarded []*unstructured.Unstructured) error {
 	if err := s.Cluster.Apply(ctx, platform); err != nil {
 		return err
 	}
@@ -227,12 +241,16 @@ func (s *Stage) install(ctx context.Context, o Options, local []string, platform
 	if err != nil {
 		return err
 	}
-	args := append([]string{
-		"--webhook-bind-address=127.0.0.1", "--webhook-port=" + webhookPort, "--webhook-host=127.0.0.1",
-		"--health-probe-bind-address=" + local[1], "--metrics-bind-address=" + local[2],
-		"--registry-mirror=" + Registry + "=" + s.RegistryAddress,
-	}, o.ManagerArgs...)
-	s.runManager = func(ctx context.Context) (*lab.Process, error) {
+	s.runManager = func(ctx context.Context, local []string) (*lab.Process, error) {
+		_, webhookPort, err := net.SplitHostPort(local[0])
+		if err != nil {
+			return nil, fmt.Errorf("port of the webhooks: %w", err)
+		}
+		args := append([]string{
+			"--webhook-bind-address=127.0.0.1", "--webhook-port=" + webhookPort, "--webhook-host=127.0.0.1",
+			"--health-probe-bind-address=" + local[1], "--metrics-bind-address=" + local[2],
+			"--registry-mirror=" + Registry + "=" + s.RegistryAddress,
+		}, o.ManagerArgs...)
 		return s.Cluster.RunDeployment(ctx, o.Manager, deployment, lab.RunOptions{ExtraArgs: args})
 	}
 	if err := s.StartManager(ctx); err != nil {
@@ -245,10 +263,24 @@ func (s *Stage) install(ctx context.Context, o Options, local []string, platform
 // stopped, and returns when it is ready.
 func (s *Stage) StartManager(ctx context.Context) error {
 	var err error
-	if s.Manager, err = s.runManager(ctx); err != nil {
+	if s.Manager, err = s.runManager(ctx, s.local); err != nil {
 		return err
 	}
-	return s.ready(ctx)
+	return ready(ctx, s.Manager, s.ManagerURL)
+}
+
+// StartReplica runs the operator once more, beside Manager, and returns when it is ready.
+func (s *Stage) StartReplica(ctx context.Context) (*Replica, error) {
+	local, err := lab.FreePorts(3)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.runManager(ctx, local)
+	if err != nil {
+		return nil, err
+	}
+	r := &Replica{Process: p, Webhooks: local[0], URL: "http://" + local[1]}
+	return r, ready(ctx, p, r.URL)
 }
 
 // SignerManifest is the Secret with the public key that the overlays' Gates name.
@@ -266,15 +298,15 @@ func operatorDeployment(objects []*unstructured.Unstructured) (*appsv1.Deploymen
 	return nil, fmt.Errorf("the overlay has no Deployment %s", Deployment)
 }
 
-// ready waits until the operator answers, or tells why it ended.
-func (s *Stage) ready(ctx context.Context) error {
+// ready waits until a process of the operator answers, or tells why it ended.
+func ready(ctx context.Context, p *lab.Process, url string) error {
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		select {
-		case <-s.Manager.Done():
-			return false, s.Manager.Wait()
+		case <-p.Done():
+			return false, p.Wait()
 		default:
 		}
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.ManagerURL+"/readyz", nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
 		if err != nil {
 			return false, err
 		}
@@ -285,7 +317,7 @@ func (s *Stage) ready(ctx context.Context) error {
 		return response.StatusCode == http.StatusOK, response.Body.Close()
 	})
 	if err != nil {
-		return fmt.Errorf("wait for the operator to be ready: %w; its log is %s", err, s.Manager.Log())
+		return fmt.Errorf("wait for the operator to be ready: %w; its log is %s", err, p.Log())
 	}
 	return nil
 }
