@@ -322,12 +322,23 @@ func (s *story) outcome(w *v1beta1.Workload) map[string]any {
 				content[field] = value
 			}
 		}
+		if c.GetKind() == kindRecord {
+			// Which generation it is from is how often the spec was changed.
+			name = kindRecord
+			if out[name] != nil {
+				s.t.Error("there are two stable revisions")
+			}
+			delete(content, "revision")
+			for _, field := range []string{"replicas", "paused", "drift"} {
+				unstructured.RemoveNestedField(c.Object, "data", "spec", field)
+			}
+		}
 		out[name] = content
 	}
 	status := map[string]string{}
 	for _, c := range w.Status.Conditions {
 		status[c.Type] = string(c.Status) + " " + c.Reason
 	}
-	out["status"], out["phase"], out["images"] = status, w.Status.Phase, w.Status.Images
+	out["status"], out["phase"], out["images"], out["rollout"] = status, w.Status.Phase, w.Status.Images, w.Status.Rollout
 	return out
 }
