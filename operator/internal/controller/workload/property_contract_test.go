@@ -62,8 +62,10 @@ func (k *contract) look() *sight {
 	for _, c := range k.s.children(recordKind.Kind, "Deployment", "StatefulSet") {
 		switch {
 		case c.GetDeletionTimestamp() != nil:
+		case c.GetLabels()[render.LabelManagedBy] == "":
+			// Nobody finds it any more.
 		case c.GetKind() == kindRecord:
-			v.record = read(k.s.t, c)
+			v.record = recordIn(k.s.t, c)
 		case c.GetName() == "web":
 			v.primary = c
 		default:
@@ -79,8 +81,8 @@ func (k *contract) look() *sight {
 	return v
 }
 
-// read is the stable revision that an object keeps.
-func read(t *testing.T, c *unstructured.Unstructured) *record {
+// recordIn is the stable revision that an object keeps.
+func recordIn(t *testing.T, c *unstructured.Unstructured) *record {
 	raw, err := json.Marshal(c.Object["data"])
 	k := &record{}
 	if err == nil {

@@ -93,7 +93,7 @@ func (s *rolloutStory) step() {
 		{"denied edit", func() { s.change(func(spec *v1beta1.WorkloadSpec) { spec.Image = s.unsigned }) }},
 		{"pause", func() { s.change(func(spec *v1beta1.WorkloadSpec) { spec.Paused = !spec.Paused }) }},
 		{"delete child", s.deleteChild}, {"drift", s.drift}, {"disown", s.disown},
-		{"delete the canary", s.deleteCanary}, {"scale a pods' controller", s.scaleByHand}, {"edit the canary's image", s.editCanary},
+		{"delete the canary", func() { s.deleteController(true) }}, {"delete the pods' controller", func() { s.deleteController(false) }}, {"scale a pods' controller", s.scaleByHand}, {"edit the canary's image", s.editCanary},
 		{"restart", s.restart}, {"trouble", s.trouble}, {"registry", s.registry}, {"registry", s.registry},
 		{"metrics", s.metrics}, {"metrics", s.metrics},
 		{"time", func() { s.clock.move(time.Duration(s.random.IntN(90)) * time.Second) }},
@@ -168,10 +168,12 @@ func (s *rolloutStory) restart() {
 	s.r.Client = s.watched(s.r.Client)
 }
 
-func (s *rolloutStory) deleteCanary() {
-	if c := s.child("Deployment", render.CanaryName("web")); c != nil {
-		if err := client.IgnoreNotFound(api.Delete(s.t.Context(), c)); err != nil {
-			s.t.Fatal(err)
+func (s *rolloutStory) deleteController(canary bool) {
+	for _, c := range s.controllers() {
+		if (c.GetLabels()[labelTrack] == trackCanary) == canary {
+			if err := client.IgnoreNotFound(api.Delete(s.t.Context(), c)); err != nil {
+				s.t.Fatal(err)
+			}
 		}
 	}
 }

@@ -312,6 +312,10 @@ func (s *story) outcome(w *v1beta1.Workload) map[string]any {
 		annotations := c.GetAnnotations()
 		delete(annotations, annotationDesired)
 		delete(annotations, annotationResolved)
+		if strings.Contains(annotations[annotationRollout], `"done":true`) {
+			// It says nothing any more, and goes with the next write.
+			delete(annotations, annotationRollout)
+		}
 		for _, path := range [][]string{{"status"}, {"spec", "clusterIP"}, {"spec", "clusterIPs"}, {"spec", "healthCheckNodePort"}} {
 			unstructured.RemoveNestedField(c.Object, path...)
 		}
@@ -322,7 +326,7 @@ func (s *story) outcome(w *v1beta1.Workload) map[string]any {
 				content[field] = value
 			}
 		}
-		if c.GetKind() == kindRecord {
+		if c.GetKind() == kindRecord && c.GetLabels()[render.LabelManagedBy] != "" {
 			// Which generation it is from is how often the spec was changed.
 			name = kindRecord
 			if out[name] != nil {
