@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,10 +33,18 @@ type contract struct {
 	firstReady  map[string]time.Time
 	full        map[string]bool
 	fullDigests map[string]bool
+	// seen is in which phases it was looked at, and how often.
+	seen map[v1beta1.Phase]int
+	// away is the revision that failed last and was taken back; fresh says that the operator
+	// was started again since its last reconcile.
+	away  *course
+	fresh bool
+	// scaler, where there is one, sets the replicas of the pods' controller.
+	scaler *autoscalingv2.HorizontalPodAutoscaler
 }
 
 func newContract(s *story) *contract {
-	k := &contract{s: s, digestOf: map[string]string{}, firstReady: map[string]time.Time{}, full: map[string]bool{}, fullDigests: map[string]bool{}}
+	k := &contract{s: s, digestOf: map[string]string{}, firstReady: map[string]time.Time{}, full: map[string]bool{}, fullDigests: map[string]bool{}, seen: map[v1beta1.Phase]int{}}
 	for _, image := range s.images {
 		_, name, _ := strings.Cut(image, "/")
 		_, k.digestOf[image] = push(s.t, name, name)
@@ -62,10 +71,10 @@ func (k *contract) look() *sight {
 	for _, c := range k.s.children(recordKind.Kind, "Deployment", "StatefulSet") {
 		switch {
 		case c.GetDeletionTimestamp() != nil:
-		case c.GetLabels()[render.LabelManagedBy] == "":
-			// Nobody finds it any more.
 		case c.GetKind() == kindRecord:
-			v.record = recordIn(k.s.t, c)
+			if c.GetLabels()[render.LabelManagedBy] != "" { // or nobody finds it any more
+				v.record = recordIn(k.s.t, c)
+			}
 		case c.GetName() == "web":
 			v.primary = c
 		default:
@@ -134,6 +143,7 @@ func digestIn(t *testing.T, c *unstructured.Unstructured) string {
 func (k *contract) hold(before *sight, done bool) {
 	k.s.t.Helper()
 	now, w := k.look(), k.s.w
+	k.seen[w.Status.Phase]++
 	if c := now.canary; c != nil {
 		owner := metav1.GetControllerOf(c)
 		if c.GetName() != render.CanaryName("web") || c.GetKind() != "Deployment" || owner != nil && owner.UID != w.UID {
@@ -166,7 +176,27 @@ func (k *contract) hold(before *sight, done bool) {
 		return
 	}
 	k.holdPods(now)
-	k.holdSteps(before, now)
+	if before != nil {
+		k.holdSteps(before, now)
+		k.holdAway(before, now)
+	}
+}
+
+// holdAway says whether what failed stays away until the spec changes. That is not known
+// to a new operator where someone took the note off.
+func (k *contract) holdAway(before, now *sight) {
+	spec := &k.s.w.Spec
+	if k.away != nil && (asked(spec) != k.away.Asked || k.fresh && before.course == nil) {
+		k.away = nil
+	}
+	k.fresh = false
+	if c := k.away; c != nil && (now.revision() == c.Revision || now.canary != nil) {
+		k.broken("what failed is back: %+v", *c)
+	}
+	if c := now.course; c != nil && c.Failed && c.Asked == asked(spec) && spec.Rollout.RollbackOnFailure &&
+		now.canary == nil && now.record != nil && now.revision() == now.record.Revision {
+		k.away = c
+	}
 }
 
 // holdPods says whether the pods are those of the phase.
@@ -185,12 +215,15 @@ func (k *contract) holdPods(now *sight) {
 			k.broken("it is Ready, and not what the spec asks for")
 		}
 	case v1beta1.PhaseCanary:
-		if n := nestedCount(now.primary, "spec", "replicas"); n != *w.Spec.Replicas {
-			k.broken("%d pods beside the canary, want %d", n, *w.Spec.Replicas)
+		want, steps := k.plan(now)
+		if n := nestedCount(now.primary, "spec", "replicas"); n != want && !scaledToZero(now.primary) {
+			k.broken("%d pods beside the canary, want %d", n, want)
 		}
-		steps := rollout.PlanOf(&w.Spec).Steps
 		if w.Spec.Storage != nil {
-			if kept := *w.Spec.Replicas - steps[r.Step-1].Pods; partition(now.primary) != kept {
+			if now.record != nil && now.revision() == now.record.Revision {
+				return // was deleted, and begins with the stable revision
+			}
+			if kept := want - steps[r.Step-1].Pods; partition(now.primary) != kept {
 				k.broken("the partition is %d in step %d, want %d", partition(now.primary), r.Step, kept)
 			}
 			return
@@ -206,13 +239,29 @@ func (k *contract) holdPods(now *sight) {
 	}
 }
 
+// plan is how many pods there are to be beside a canary, and its steps.
+func (k *contract) plan(now *sight) (int32, []rollout.Step) {
+	spec := k.s.w.Spec.DeepCopy()
+	if k.scaler != nil {
+		n := nestedCount(now.primary, "spec", "replicas")
+		spec.Replicas = &n
+	}
+	return *spec.Replicas, rollout.PlanOf(spec).Steps
+}
+
 // holdSteps says whether what every pod is to run now was watched before.
 func (k *contract) holdSteps(before, now *sight) {
 	w := k.s.w
-	if before == nil || !isCanary(&w.Spec) || before.record == nil || now.primary == nil || before.revision() == now.revision() {
+	if k.withdrawn != "" && before.primary == nil {
+		return // nothing that is allowed ran
+	}
+	if !isCanary(&w.Spec) || before.record == nil || now.primary == nil || before.revision() == now.revision() {
 		return
 	}
 	revision := now.revision()
+	if _, steps := k.plan(now); w.Spec.Storage != nil && len(steps) == 1 {
+		return // its only step is all of its pods
+	}
 	if revision == before.record.Revision || w.Spec.Storage != nil && partition(now.primary) > 0 {
 		return
 	}
@@ -292,7 +341,7 @@ func (k *contract) writes(u *unstructured.Unstructured, whole bool) {
 var knownReasons = []string{
 	reasonReady, reasonProgressing, reasonDegraded, reasonPaused, reasonDenied, reasonUndecided, reasonAllowed, reasonWarned,
 	reasonSecretMissing, reasonConfigMapMissing, reasonConflict, reasonNotJudged, reasonAsExpected, reasonDrift, reasonDriftReturns,
-	reasonFailed, reasonRolloutFailed, reasonRollingBack, reasonChildRefused,
+	reasonFailed, reasonScaledToZero, reasonRolloutFailed, reasonRollingBack, reasonChildRefused,
 	string(gate.ImageUnsigned), string(gate.ImageUntrusted),
 	rollout.ReasonPodsNotReady, rollout.ReasonPodsUnstable, rollout.ReasonWatching,
 	rollout.ReasonMetricFailed, rollout.ReasonMetricWithoutData, rollout.ReasonMetricUnknown,

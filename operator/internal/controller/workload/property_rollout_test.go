@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"flag"
 	"fmt"
 	"net/http"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -20,6 +22,8 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/render"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
+
+var rolloutStories = flag.Uint64("rollout-stories", 2, "how many random stories of rollouts are told, about 10 s each")
 
 const (
 	rolloutSteps = 120
@@ -32,13 +36,14 @@ const (
 // However often a rollout was interrupted, each step on the way is one that the contract
 // allows, and the end is that of the last spec alone.
 func TestRollout_EndsWhereTheLastSpecAloneWouldHaveLed(t *testing.T) {
-	for seed := range *stories {
+	for seed := range *rolloutStories {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			s := newRolloutStory(t, seed)
 			for range rolloutSteps {
 				s.step()
 			}
 			s.settle()
+			t.Log("looked at in phases ", s.seen)
 
 			alone := newBench(t)
 			w := alone.workload("web", func(w *v1beta1.Workload) { s.last.DeepCopyInto(&w.Spec) })
@@ -63,12 +68,17 @@ type rolloutStory struct {
 	*story
 	*contract
 	gauge *gauge
+	// unplugged says that the registry does not answer as it should.
+	unplugged bool
 }
 
 func newRolloutStory(t *testing.T, seed uint64) *rolloutStory {
 	s := &rolloutStory{story: newStory(t, seed), gauge: &gauge{outcome: v1beta1.MeasurementPassed, value: "0"}}
 	t.Cleanup(depot.Restore)
 	s.contract = newContract(s.story)
+	if (seed+1)/2%2 == 1 {
+		s.guard(v1beta1.OnFailureScaleToZero, limits.Reverify)
+	}
 	s.analysis = s.gauge
 	s.restart()
 	s.last.Replicas = int32Of(3)
@@ -89,6 +99,7 @@ func (s *rolloutStory) step() {
 		{"edit the rollout", func() { s.last.Rollout = s.rolloutSpec(); s.again() }},
 		{"take the rollout out", func() { s.last.Rollout = nil; s.again() }},
 		{"back to the stable spec", s.backToStable}, {"the last spec again", s.again},
+		{"change the Secret", s.changeSecret}, {"autoscaler", s.toggleScaler},
 		{"scale", func() { s.last.Replicas = int32Of(s.random.Int32N(5)); s.again() }},
 		{"denied edit", func() { s.change(func(spec *v1beta1.WorkloadSpec) { spec.Image = s.unsigned }) }},
 		{"pause", func() { s.change(func(spec *v1beta1.WorkloadSpec) { spec.Paused = !spec.Paused }) }},
@@ -165,6 +176,7 @@ func (s *rolloutStory) canarySpec() *v1beta1.Rollout {
 // restart is a new process, whose writes are watched too.
 func (s *rolloutStory) restart() {
 	s.story.restart()
+	s.fresh = true
 	s.r.Client = s.watched(s.r.Client)
 }
 
@@ -198,6 +210,39 @@ func (s *rolloutStory) editCanary() {
 	}
 }
 
+// changeSecret changes what pods may refer to, or takes it away, or makes it anew.
+func (s *rolloutStory) changeSecret() {
+	token := &corev1.Secret{}
+	err := api.Get(s.t.Context(), client.ObjectKey{Namespace: s.namespace, Name: "token"}, token)
+	switch {
+	case apierrors.IsNotFound(err):
+		create(s.t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "token", Namespace: s.namespace}})
+		return
+	case err == nil && s.random.IntN(3) == 0:
+		s.told = append(s.told, "deleted")
+		err = api.Delete(s.t.Context(), token)
+	case err == nil:
+		token.StringData = map[string]string{"A": fmt.Sprint(s.random.IntN(3))}
+		err = api.Update(s.t.Context(), token)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// toggleScaler makes an autoscaler of the pods' controller, or deletes it. While there is
+// one, whoever scales by hand scales as it does.
+func (s *rolloutStory) toggleScaler() {
+	if s.scaler == nil {
+		s.scaler = s.autoscaler("apps/v1", s.pods(), "web")
+		return
+	}
+	if err := api.Delete(s.t.Context(), s.scaler); err != nil {
+		s.t.Fatal(err)
+	}
+	s.scaler = nil
+}
+
 // controllers are those of the pods, the canary's own too.
 func (s *rolloutStory) controllers() []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
@@ -215,7 +260,7 @@ func (s *rolloutStory) controllers() []*unstructured.Unstructured {
 // operator remembers of it would hide that.
 func (s *rolloutStory) registry() {
 	depot.Restore()
-	s.withdrawn = ""
+	s.withdrawn, s.unplugged = "", true
 	switch s.random.IntN(4) {
 	case 0:
 		digest := s.digestOf[s.images[s.random.IntN(len(s.images))]]
@@ -225,6 +270,8 @@ func (s *rolloutStory) registry() {
 	case 1:
 		s.told = append(s.told, "is down")
 		depot.Override(testkit.PathContains("property/"), testkit.Status(http.StatusInternalServerError))
+	default:
+		s.unplugged = false
 	}
 	s.restart()
 }
@@ -332,8 +379,16 @@ func (s *rolloutStory) settle() {
 	s.refuse, s.lose = nil, nil
 	s.told = append(s.told, "settle")
 	s.gauge.outcome = v1beta1.MeasurementPassed
+	if s.scaler != nil {
+		s.toggleScaler()
+	}
+	token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "token", Namespace: s.namespace}}
+	if err := api.Create(s.t.Context(), token); err != nil && !apierrors.IsAlreadyExists(err) {
+		s.t.Fatal(err)
+	}
 	depot.Restore()
-	if s.withdrawn = ""; s.random.IntN(2) == 0 || s.w.Status.Phase == v1beta1.PhaseBlocked || s.w.Status.Phase == v1beta1.PhaseGating {
+	s.withdrawn = ""
+	if s.unplugged || s.random.IntN(2) == 0 {
 		s.restart()
 	}
 	s.again()

@@ -254,16 +254,30 @@ func (r *Reconciler) steer(ctx context.Context, s *scope) error {
 			s.memory.course, rel.course = nil, nil
 			return nil
 		}
-	} else if p := primary(s.owned); gate.Worst(old.Verdicts).Outcome == gate.OutcomeDeny && (p == nil || scaledToZero(p)) {
-		// It is denied and has no pods any more: there is nothing to keep beside a canary.
-		s.memory.course, rel.course, s.memory.stable, rel.stable = nil, nil, nil, nil
-		return r.dropRecords(ctx, s)
+	} else if done, err := r.withoutStable(ctx, s, old.Verdicts); done || err != nil {
+		return err
 	}
 	if c := rel.course; c == nil || c.Revision != rel.revision || c.Asked != asked(&s.workload.Spec) {
 		rel.course = s.setOut()
 		s.memory.course, s.memory.vigil = rel.course, vigil{}
 	}
 	return r.onward(ctx, s)
+}
+
+// withoutStable is what comes of a stable revision that the gate does not let through. Where
+// it is denied and has no pods any more, there is nothing to keep beside a canary: done says
+// that the new revision goes on without one. Where that cannot be told, and its pods'
+// controller is gone, nothing begins in its place.
+func (r *Reconciler) withoutStable(ctx context.Context, s *scope, verdicts []gate.Verdict) (done bool, err error) {
+	p, worst, rel := primary(s.owned), gate.Worst(verdicts), &s.release
+	switch {
+	case worst.Outcome == gate.OutcomeDeny && (p == nil || scaledToZero(p)):
+		s.memory.course, rel.course, s.memory.stable, rel.stable = nil, nil, nil, nil
+		return true, r.dropRecords(ctx, s)
+	case p == nil:
+		return true, &obstacle{kind: undecided, reason: reasonUndecided, message: "the stable revision, whose pods' controller is gone: " + explain(worst)}
+	}
+	return false, nil
 }
 
 // setOut is a course at its first step. The stable pods' mark is from before any course.
