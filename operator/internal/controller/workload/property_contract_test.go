@@ -57,6 +57,8 @@ type sight struct {
 	primary, canary *unstructured.Unstructured
 	record          *record
 	course          *course
+	// leaving says that the canary before is not gone yet, and the next one waits for that.
+	leaving bool
 }
 
 func (v *sight) revision() string {
@@ -71,6 +73,7 @@ func (k *contract) look() *sight {
 	for _, c := range k.s.children(recordKind.Kind, "Deployment", "StatefulSet") {
 		switch {
 		case c.GetDeletionTimestamp() != nil:
+			v.leaving = v.leaving || c.GetLabels()[labelTrack] == trackCanary
 		case c.GetKind() == kindRecord:
 			if c.GetLabels()[render.LabelManagedBy] != "" { // or nobody finds it any more
 				v.record = recordIn(k.s.t, c)
@@ -226,6 +229,9 @@ func (k *contract) holdPods(now *sight) {
 			if kept := want - steps[r.Step-1].Pods; partition(now.primary) != kept {
 				k.broken("the partition is %d in step %d, want %d", partition(now.primary), r.Step, kept)
 			}
+			return
+		}
+		if now.canary == nil && now.leaving {
 			return
 		}
 		if now.canary == nil {

@@ -84,6 +84,8 @@ func newRolloutStory(t *testing.T, seed uint64) *rolloutStory {
 	s.last.Replicas = int32Of(3)
 	s.last.Rollout = s.canarySpec()
 	s.again()
+	s.pass()
+	s.pass()
 	return s
 }
 
@@ -95,24 +97,25 @@ func (s *rolloutStory) step() {
 		name string
 		do   func()
 	}{
-		{"release", s.release}, {"release", s.release}, {"edit", s.editSpec},
+		{"release", s.release}, {"release", s.release}, {"release", s.release}, {"release", s.release}, {"edit", s.editSpec},
 		{"edit the rollout", func() { s.last.Rollout = s.rolloutSpec(); s.again() }},
-		{"take the rollout out", func() { s.last.Rollout = nil; s.again() }},
+		{"edit the canary", func() { s.last.Rollout = s.canarySpec(); s.again() }},
+		{"take the rollout out", s.takeRolloutOut},
 		{"back to the stable spec", s.backToStable}, {"the last spec again", s.again},
 		{"change the Secret", s.changeSecret}, {"autoscaler", s.toggleScaler},
 		{"scale", func() { s.last.Replicas = int32Of(s.random.Int32N(5)); s.again() }},
-		{"denied edit", func() { s.change(func(spec *v1beta1.WorkloadSpec) { spec.Image = s.unsigned }) }},
-		{"pause", func() { s.change(func(spec *v1beta1.WorkloadSpec) { spec.Paused = !spec.Paused }) }},
+		{"denied edit", s.deniedEdit}, {"pause", s.pauses},
 		{"delete child", s.deleteChild}, {"drift", s.drift}, {"disown", s.disown},
-		{"delete the canary", func() { s.deleteController(true) }}, {"delete the pods' controller", func() { s.deleteController(false) }}, {"scale a pods' controller", s.scaleByHand}, {"edit the canary's image", s.editCanary},
-		{"restart", s.restart}, {"trouble", s.trouble}, {"registry", s.registry}, {"registry", s.registry},
-		{"metrics", s.metrics}, {"metrics", s.metrics},
+		{"delete the canary", func() { s.deleteController(true) }}, {"delete the pods' controller", func() { s.deleteController(false) }},
+		{"scale a pods' controller", s.scaleByHand}, {"edit the canary's image", s.editCanary},
+		{"restart", s.restart}, {"trouble", s.trouble}, {"registry", s.registry}, {"registry is back", s.plugIn},
+		{"metrics", s.metrics}, {"metrics are well", func() { s.gauge.outcome = v1beta1.MeasurementPassed }},
 		{"time", func() { s.clock.move(time.Duration(s.random.IntN(90)) * time.Second) }},
 		{"much time", func() { s.clock.move(time.Duration(s.random.IntN(15)) * time.Minute) }},
 		{"pods that start", func() { s.play(false) }}, {"pods that crash", s.crash},
 		{"healthy", func() { s.play(true) }}, {"collect", s.collect},
-		{"step", s.pass}, {"step", s.pass}, {"step", s.pass}, {"step", s.pass}, {"step", s.pass},
-		{"reconcile", s.once}, {"reconcile", s.once}, {"reconcile", s.once},
+		{"step", s.pass}, {"step", s.pass}, {"step", s.pass}, {"step", s.pass}, {"step", s.pass}, {"step", s.pass}, {"step", s.pass}, {"step", s.pass},
+		{"reconcile", s.once}, {"reconcile", s.once}, {"reconcile", s.once}, {"reconcile", s.once}, {"reconcile", s.once},
 	}
 	next := steps[s.random.IntN(len(steps))]
 	s.told = append(s.told, next.name)
@@ -125,9 +128,39 @@ func (s *rolloutStory) again() {
 	s.last = *s.w.Spec.DeepCopy()
 }
 
+// release is another image, and most often the first of its steps.
 func (s *rolloutStory) release() {
 	s.last.Image = s.images[s.random.IntN(len(s.images))]
 	s.again()
+	if s.mostly() {
+		s.once()
+	}
+	if s.mostly() {
+		s.pass()
+	}
+}
+
+func (s *rolloutStory) mostly() bool { return s.random.IntN(3) > 0 }
+
+func (s *rolloutStory) takeRolloutOut() {
+	was := s.last.Rollout
+	s.last.Rollout = nil
+	s.again()
+	s.once()
+	if s.mostly() {
+		s.last.Rollout = was
+		s.again()
+	}
+}
+
+func (s *rolloutStory) deniedEdit() {
+	s.change(func(spec *v1beta1.WorkloadSpec) { spec.Image = s.unsigned })
+	s.once()
+	s.clock.move(time.Duration(s.random.IntN(3)) * time.Minute)
+	if s.mostly() {
+		s.once()
+		s.again()
+	}
 }
 
 func (s *rolloutStory) backToStable() {
@@ -256,24 +289,45 @@ func (s *rolloutStory) controllers() []*unstructured.Unstructured {
 	return out
 }
 
-// registry takes a signature away or the whole registry, or gives all back. What the
-// operator remembers of it would hide that.
+// pauses stops the operator for some time.
+func (s *rolloutStory) pauses() {
+	s.change(func(spec *v1beta1.WorkloadSpec) { spec.Paused = !spec.Paused })
+	s.once()
+	s.clock.move(time.Duration(s.random.IntN(15)) * time.Minute)
+	if s.mostly() {
+		s.change(func(spec *v1beta1.WorkloadSpec) { spec.Paused = false })
+	}
+}
+
+// registry takes a signature away or the whole registry. What the operator remembers of it
+// would hide that.
 func (s *rolloutStory) registry() {
 	depot.Restore()
 	s.withdrawn, s.unplugged = "", true
-	switch s.random.IntN(4) {
+	switch s.random.IntN(3) {
 	case 0:
+		s.told = append(s.told, "is down")
+		depot.Override(testkit.PathContains("property/"), testkit.Status(http.StatusInternalServerError))
+	default:
 		digest := s.digestOf[s.images[s.random.IntN(len(s.images))]]
 		s.withdrawn = digest
 		s.told = append(s.told, "withdraws "+digest[:14])
 		depot.Override(testkit.PathContains(strings.Replace(digest, ":", "-", 1)), testkit.Status(http.StatusNotFound))
-	case 1:
-		s.told = append(s.told, "is down")
-		depot.Override(testkit.PathContains("property/"), testkit.Status(http.StatusInternalServerError))
-	default:
-		s.unplugged = false
 	}
 	s.restart()
+	s.once()
+	if s.mostly() {
+		s.plugIn()
+	}
+}
+
+func (s *rolloutStory) plugIn() {
+	depot.Restore()
+	s.withdrawn = ""
+	if s.unplugged {
+		s.unplugged = false
+		s.restart()
+	}
 }
 
 func (s *rolloutStory) metrics() {
@@ -386,9 +440,8 @@ func (s *rolloutStory) settle() {
 	if err := api.Create(s.t.Context(), token); err != nil && !apierrors.IsAlreadyExists(err) {
 		s.t.Fatal(err)
 	}
-	depot.Restore()
-	s.withdrawn = ""
-	if s.unplugged || s.random.IntN(2) == 0 {
+	s.plugIn()
+	if s.random.IntN(2) == 0 {
 		s.restart()
 	}
 	s.again()
