@@ -1,11 +1,14 @@
 package workload
 
 import (
+	"net/http"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
 // podsController is the one that is no canary.
@@ -63,5 +66,29 @@ func TestRollout_ALostControllerIsNoWayAroundTheSteps(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// Whether the stable revision may begin again is not known, and the new one does not begin
+// in its place.
+func TestRollout_ALostControllerWaitsUntilTheStableRevisionIsJudged(t *testing.T) {
+	for kind, change := range map[string]func(*v1beta1.Workload){"a Deployment": full, "a StatefulSet": everything} {
+		t.Run(kind, func(t *testing.T) {
+			b := newBench(t)
+			w, before, _ := b.canarying("web", change, stepwise, func(w *v1beta1.Workload) { w.Spec.Backup = nil })
+			if err := api.Delete(t.Context(), b.podsController(w)); err != nil {
+				t.Fatal(err)
+			}
+			depot.Override(testkit.PathContains(strings.Replace(before, ":", "-", 1)), testkit.Status(http.StatusInternalServerError))
+			t.Cleanup(depot.Restore)
+			b.restart()
+			if _, err := b.reconcile(w); err == nil || b.podsController(w) != nil {
+				t.Errorf("goes on without the stable revision: %v", err)
+			}
+			depot.Restore()
+			b.restart()
+			b.must(w)
+			runs(t, b.podsController(w), before, 4)
+		})
 	}
 }
