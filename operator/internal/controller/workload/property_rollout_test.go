@@ -26,7 +26,7 @@ import (
 var rolloutStories = flag.Uint64("rollout-stories", 2, "how many random stories of rollouts are told, about 10 s each")
 
 const (
-	rolloutSteps = 120
+	rolloutSteps = 80
 	// rolloutSettling is how many reconciles a rollout may need to its end: three for each of
 	// at most six steps, and settling for what came before and what comes after.
 	rolloutSettling = 3*6 + 2*settling
