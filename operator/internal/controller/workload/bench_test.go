@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -271,11 +272,15 @@ func (b *bench) child(kind, name string) *unstructured.Unstructured {
 	return nil
 }
 
-// children reads every object of a child kind in the namespace, by Kind/name.
-func (b *bench) children() map[string]*unstructured.Unstructured {
+// children reads every object of a child kind in the namespace, or of these kinds alone, by
+// Kind/name.
+func (b *bench) children(kinds ...string) map[string]*unstructured.Unstructured {
 	b.t.Helper()
 	out := map[string]*unstructured.Unstructured{}
 	for _, gvk := range ChildKinds {
+		if len(kinds) > 0 && !slices.Contains(kinds, gvk.Kind) {
+			continue
+		}
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(gvk)
 		if err := api.List(b.t.Context(), list, client.InNamespace(b.namespace)); err != nil {

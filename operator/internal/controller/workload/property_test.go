@@ -312,6 +312,10 @@ func (s *story) outcome(w *v1beta1.Workload) map[string]any {
 		annotations := c.GetAnnotations()
 		delete(annotations, annotationDesired)
 		delete(annotations, annotationResolved)
+		if strings.Contains(annotations[annotationRollout], `"done":true`) {
+			// It says nothing any more, and goes with the next write.
+			delete(annotations, annotationRollout)
+		}
 		for _, path := range [][]string{{"status"}, {"spec", "clusterIP"}, {"spec", "clusterIPs"}, {"spec", "healthCheckNodePort"}} {
 			unstructured.RemoveNestedField(c.Object, path...)
 		}
@@ -322,12 +326,23 @@ func (s *story) outcome(w *v1beta1.Workload) map[string]any {
 				content[field] = value
 			}
 		}
+		if c.GetKind() == kindRecord && c.GetLabels()[render.LabelManagedBy] != "" {
+			// Which generation it is from is how often the spec was changed.
+			name = kindRecord
+			if out[name] != nil {
+				s.t.Error("there are two stable revisions")
+			}
+			delete(content, "revision")
+			for _, field := range []string{"replicas", "paused", "drift"} {
+				unstructured.RemoveNestedField(c.Object, "data", "spec", field)
+			}
+		}
 		out[name] = content
 	}
 	status := map[string]string{}
 	for _, c := range w.Status.Conditions {
 		status[c.Type] = string(c.Status) + " " + c.Reason
 	}
-	out["status"], out["phase"], out["images"] = status, w.Status.Phase, w.Status.Images
+	out["status"], out["phase"], out["images"], out["rollout"] = status, w.Status.Phase, w.Status.Images, w.Status.Rollout
 	return out
 }

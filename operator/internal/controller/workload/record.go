@@ -111,14 +111,31 @@ func (s *scope) recordObject(k *record) *unstructured.Unstructured {
 	return u
 }
 
-// keepRecord puts the record back that someone deleted: without one, what is new would go
-// to every pod at once.
+// keepRecord puts the record back that someone deleted or changed: without one, what is new
+// would go to every pod at once.
 func (r *Reconciler) keepRecord(ctx context.Context, s *scope) error {
 	k := s.release.stable
-	if k == nil || s.recorded() != nil {
+	if k == nil {
 		return nil
 	}
-	return r.write(ctx, s, s.recordObject(k), nil, r.applyChild, r.applyChild)
+	d := s.recordObject(k)
+	live := find(s.owned, d)
+	if live != nil {
+		// What it records cannot be changed, and its number is that of when it was made.
+		d.Object["data"], d.Object["revision"] = live.Object["data"], live.Object["revision"]
+		if s.memory.asDesired[keyOf(d)] == stamp(d, live) {
+			return nil
+		}
+	}
+	changes, err := s.differences(d, live)
+	if err != nil {
+		return unreadable("CompareFailed", err)
+	}
+	if len(changes) == 0 {
+		s.memory.asDesired[keyOf(d)] = stamp(d, live)
+		return nil
+	}
+	return r.write(ctx, s, d, live, r.applyChild, r.applyChild)
 }
 
 // dropRecords deletes all records but that of the stable revision.

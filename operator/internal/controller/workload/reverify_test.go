@@ -27,13 +27,19 @@ var stranger = sync.OnceValues(testkit.NewKey)
 func newGuarded(t *testing.T, onFailure v1beta1.OnFailure) *bench {
 	t.Helper()
 	b := newBench(t)
-	own := b.namespace
-	create(t, keySecret(own, signer))
-	g := gateFor(own, own)
-	g.Spec.Reverify = &v1beta1.Reverify{Interval: &metav1.Duration{Duration: 3 * time.Hour}, OnFailure: onFailure}
-	create(t, g)
-	b.label(own)
+	b.guard(onFailure, 3*time.Hour)
 	return b
+}
+
+// guard puts the namespace under a Gate of its own.
+func (b *bench) guard(onFailure v1beta1.OnFailure, interval time.Duration) {
+	b.t.Helper()
+	own := b.namespace
+	create(b.t, keySecret(own, signer))
+	g := gateFor(own, own)
+	g.Spec.Reverify = &v1beta1.Reverify{Interval: &metav1.Duration{Duration: interval}, OnFailure: onFailure}
+	create(b.t, g)
+	b.label(own)
 }
 
 // label puts the namespace under a Gate.

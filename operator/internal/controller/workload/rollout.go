@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
@@ -133,7 +136,7 @@ func revisionOf(children []map[string]any) string {
 
 // recallRollout finds the stable revision and the course that is under way, and whether
 // the way leads back.
-func (r *Reconciler) recallRollout(_ context.Context, s *scope) error {
+func (r *Reconciler) recallRollout(ctx context.Context, s *scope) error {
 	spec := &s.workload.Spec
 	if !watchful(spec) {
 		return nil
@@ -142,10 +145,38 @@ func (r *Reconciler) recallRollout(_ context.Context, s *scope) error {
 		s.release.stable = s.memory.stable
 	}
 	s.memory.stable = s.release.stable
+	if err := r.findController(ctx, s); err != nil {
+		return err
+	}
 	s.release.course = s.courseBefore()
 	c := s.release.course
 	s.release.back = c != nil && c.Failed && c.Asked == asked(spec) && spec.Rollout.RollbackOnFailure && s.release.stable != nil
 	s.release.stage = s.stageBefore()
+	return nil
+}
+
+// findController asks the API server for the pods' controller where it is not among the
+// children: those are found by labels, which someone may have taken off. Taken for missing,
+// it would lose how far its rollout is.
+func (r *Reconciler) findController(ctx context.Context, s *scope) error {
+	if s.release.stable == nil || primary(s.owned) != nil {
+		return nil
+	}
+	kind := "Deployment"
+	if s.workload.Spec.Storage != nil {
+		kind = "StatefulSet"
+	}
+	live := Child(appsv1.SchemeGroupVersion.WithKind(kind))
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(s.workload), live)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return unreadable("ChildUnreadable", about("get", kind, s.workload, err))
+	}
+	if find(s.owned, live) == nil && (s.mine(live) || adoptable(live)) {
+		s.owned = append(s.owned, live)
+	}
 	return nil
 }
 
@@ -207,7 +238,7 @@ func (r *Reconciler) steer(ctx context.Context, s *scope) error {
 	if rel.back {
 		return r.wayBack(ctx, s)
 	}
-	if rel.stable == nil || primary(s.owned) == nil || rel.stable.Revision == rel.revision {
+	if rel.stable == nil || rel.stable.Revision == rel.revision {
 		// Nothing to go back to, or nowhere to go: the children's health says all there is.
 		s.memory.course, rel.course = nil, nil
 		return nil
@@ -223,16 +254,30 @@ func (r *Reconciler) steer(ctx context.Context, s *scope) error {
 			s.memory.course, rel.course = nil, nil
 			return nil
 		}
-	} else if gate.Worst(old.Verdicts).Outcome == gate.OutcomeDeny && scaledToZero(primary(s.owned)) {
-		// It is denied and has no pods any more: there is nothing to keep beside a canary.
-		s.memory.course, rel.course, s.memory.stable, rel.stable = nil, nil, nil, nil
-		return r.dropRecords(ctx, s)
+	} else if done, err := r.withoutStable(ctx, s, old.Verdicts); done || err != nil {
+		return err
 	}
 	if c := rel.course; c == nil || c.Revision != rel.revision || c.Asked != asked(&s.workload.Spec) {
 		rel.course = s.setOut()
 		s.memory.course, s.memory.vigil = rel.course, vigil{}
 	}
 	return r.onward(ctx, s)
+}
+
+// withoutStable is what comes of a stable revision that the gate does not let through. Where
+// it is denied and has no pods any more, there is nothing to keep beside a canary: done says
+// that the new revision goes on without one. Where that cannot be told, and its pods'
+// controller is gone, nothing begins in its place.
+func (r *Reconciler) withoutStable(ctx context.Context, s *scope, verdicts []gate.Verdict) (done bool, err error) {
+	p, worst, rel := primary(s.owned), gate.Worst(verdicts), &s.release
+	switch {
+	case worst.Outcome == gate.OutcomeDeny && (p == nil || scaledToZero(p)):
+		s.memory.course, rel.course, s.memory.stable, rel.stable = nil, nil, nil, nil
+		return true, r.dropRecords(ctx, s)
+	case p == nil:
+		return true, &obstacle{kind: undecided, reason: reasonUndecided, message: "the stable revision, whose pods' controller is gone: " + explain(worst)}
+	}
+	return false, nil
 }
 
 // setOut is a course at its first step. The stable pods' mark is from before any course.

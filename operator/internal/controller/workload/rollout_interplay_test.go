@@ -462,3 +462,20 @@ func TestRollout_PutsBackWhatOthersDoToTheCanary(t *testing.T) {
 	b.must(w)
 	runs(t, b.child("Deployment", "web-canary"), after, 2)
 }
+
+func TestRollout_PutsBackWhatOthersDoToTheRecord(t *testing.T) {
+	b := newBench(t)
+	w, before, after := b.canarying("web", stepwise)
+	b.edit(kindRecord, strings.TrimPrefix(b.records()[0], kindRecord+"/"), func(c *unstructured.Unstructured) {
+		c.SetOwnerReferences(nil)
+		setNested(t, c, "x", "metadata", "labels", "app.kubernetes.io/name")
+	})
+	b.must(w)
+	name := strings.TrimPrefix(b.records()[0], kindRecord+"/")
+	if c := b.child(kindRecord, name); !metav1.IsControlledBy(c, w) || c.GetLabels()["app.kubernetes.io/name"] != "web" {
+		t.Errorf("it is as it was changed: %v", c.Object["metadata"])
+	}
+	runs(t, b.child("Deployment", "web"), before, 4)
+	runs(t, b.child("Deployment", "web-canary"), after, 2)
+	b.calm(w, "with a record that was put back")
+}

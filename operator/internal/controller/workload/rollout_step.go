@@ -165,6 +165,11 @@ func (s *scope) shape(children []map[string]any) ([]map[string]any, error) {
 			continue
 		}
 		if p.GetKind() == "StatefulSet" {
+			if s.release.old != nil && primary(s.owned) == nil {
+				// Someone deleted it. A partition does not count for pods that are made anew: they
+				// begin with the stable revision.
+				continue
+			}
 			if err := setPartition(p, s.keeps()); err != nil {
 				return nil, about("shape", p.GetKind(), p, err)
 			}
@@ -194,7 +199,8 @@ func setPartition(p *unstructured.Unstructured, n int32) error {
 }
 
 // stableChildren are what the pods of the stable revision run by, and need, and the new
-// one does not have: the Deployment itself, as it was, and ConfigMaps under their old names.
+// one does not have: the pods' controller itself, as it was, and ConfigMaps under their old
+// names.
 func (s *scope) stableChildren(taken []map[string]any) []map[string]any {
 	if s.release.old == nil {
 		return nil
@@ -206,7 +212,7 @@ func (s *scope) stableChildren(taken []map[string]any) []map[string]any {
 	var out []map[string]any
 	for _, content := range s.release.old.Deployable() {
 		u := &unstructured.Unstructured{Object: content}
-		if has[keyOf(u)] || (u.GetKind() != kindConfigMap && u.GetKind() != "Deployment") {
+		if has[keyOf(u)] || (u.GetKind() != kindConfigMap && !isPodsController(u)) {
 			continue
 		}
 		out = append(out, content)

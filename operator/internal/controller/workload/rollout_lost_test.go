@@ -1,0 +1,94 @@
+package workload
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
+)
+
+// podsController is the one that is no canary.
+func (b *bench) podsController(w *v1beta1.Workload) *unstructured.Unstructured {
+	b.t.Helper()
+	if w.Spec.Storage != nil {
+		return b.child("StatefulSet", w.Name)
+	}
+	return b.child("Deployment", w.Name)
+}
+
+// Whoever deletes the pods' controller in the middle of a canary, or hides it, does not get
+// the new revision everywhere.
+func TestRollout_ALostControllerIsNoWayAroundTheSteps(t *testing.T) {
+	deleted := func(b *bench, w *v1beta1.Workload) {
+		if err := api.Delete(b.t.Context(), b.podsController(w)); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	hidden := func(b *bench, w *v1beta1.Workload) {
+		b.edit(b.podsController(w).GetKind(), w.Name, func(c *unstructured.Unstructured) { c.SetLabels(nil) })
+	}
+	for name, lose := range map[string]func(*bench, *v1beta1.Workload){"deleted": deleted, "without labels": hidden} {
+		for kind, change := range map[string]func(*v1beta1.Workload){"a Deployment": full, "a StatefulSet": everything} {
+			for when, restart := range map[string]bool{"": false, ", and a restart": true} {
+				t.Run(kind+", "+name+when, func(t *testing.T) {
+					b := newBench(t)
+					w, before, after := b.canarying("web", change, stepwise)
+					lose(b, w)
+					if restart {
+						b.restart()
+					}
+					b.must(w)
+					p := b.podsController(w)
+					switch {
+					case w.Spec.Storage == nil || name == "deleted":
+						runs(t, p, before, 4)
+					case partition(p) != 2:
+						t.Errorf("the partition is %d in the first step, want 2", partition(p))
+					}
+					b.must(w)
+					if p = b.podsController(w); w.Spec.Storage != nil && partition(p) != 2 {
+						t.Errorf("the canary does not go on: the partition is %d", partition(p))
+					}
+					if w.Status.Phase != v1beta1.PhaseCanary || w.Status.Rollout.Step != 1 {
+						t.Errorf("%s: %+v", w.Status.Phase, w.Status.Rollout)
+					}
+					for range 2 {
+						b.passes(w)
+						b.must(w)
+					}
+					b.rests(w)
+					b.expect(w, v1beta1.PhaseReady, reasonReady)
+					runs(t, b.podsController(w), after, 4)
+				})
+			}
+		}
+	}
+}
+
+// Whether the stable revision may begin again is not known, and the new one does not begin
+// in its place.
+func TestRollout_ALostControllerWaitsUntilTheStableRevisionIsJudged(t *testing.T) {
+	for kind, change := range map[string]func(*v1beta1.Workload){"a Deployment": full, "a StatefulSet": everything} {
+		t.Run(kind, func(t *testing.T) {
+			b := newBench(t)
+			w, before, _ := b.canarying("web", change, stepwise, func(w *v1beta1.Workload) { w.Spec.Backup = nil })
+			if err := api.Delete(t.Context(), b.podsController(w)); err != nil {
+				t.Fatal(err)
+			}
+			depot.Override(testkit.PathContains(strings.Replace(before, ":", "-", 1)), testkit.Status(http.StatusInternalServerError))
+			t.Cleanup(depot.Restore)
+			b.restart()
+			if _, err := b.reconcile(w); err == nil || b.podsController(w) != nil {
+				t.Errorf("goes on without the stable revision: %v", err)
+			}
+			depot.Restore()
+			b.restart()
+			b.must(w)
+			runs(t, b.podsController(w), before, 4)
+		})
+	}
+}
