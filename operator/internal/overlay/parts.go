@@ -39,10 +39,19 @@ func (k kustomization) takesEachByItself() bool {
 // are these objects in them, each of another name. Where they are not the same ones once they are
 // built, but for their namespaces, it is not known what the whole would have been.
 func (l *listing) inParts(below string, written []Object) ([]Object, error) {
+	var patches [][]byte
 	for _, k := range l.kustomizations {
-		if raw, err := k.with(k.Resources); err != nil || !k.is(raw) || !l.keepNames(k) {
+		if raw, err := k.with(k.Resources); err != nil || !k.is(raw) {
 			return nil, errNotPlain
 		}
+		texts, err := l.patches(k)
+		if err != nil {
+			return nil, err
+		}
+		patches = append(patches, texts...)
+	}
+	if l.outweighedBy(patches) || slices.ContainsFunc(patches, renames) {
+		return nil, errNotPlain
 	}
 	var out []Object
 	before := l.fsys.files
@@ -61,26 +70,39 @@ func (l *listing) inParts(below string, written []Object) ([]Object, error) {
 	return distinct(l.fsys, [][]Object{out})
 }
 
-// keepNames says whether the patches of a kustomization leave names, namespaces and kinds as they
-// are. Two objects that are of one name in between are an error to Kustomize, and would not meet
-// where they are in two parts. Nor is a patch one that is shown otherwise in each part.
-func (l *listing) keepNames(k kustomization) bool {
-	return !slices.ContainsFunc(k.Patches, func(p types.Patch) bool {
+// patches are the texts of those of a kustomization. None may be one that is shown otherwise in
+// each part.
+func (l *listing) patches(k kustomization) ([][]byte, error) {
+	var texts [][]byte
+	for _, p := range k.Patches {
 		text := []byte(strings.TrimSpace(p.Patch))
 		if p.Path != "" {
 			file := path.Join(k.folder, p.Path)
-			raw, err := l.fsys.ReadFile(file)
-			if _, changed := l.kustomizations[file]; changed || err != nil {
-				return true
+			if _, changed := l.kustomizations[file]; changed {
+				return nil, errNotPlain
 			}
-			text = raw
+			var err error
+			if text, err = l.fsys.ReadFile(file); err != nil {
+				return nil, err
+			}
 		}
-		return renames(text)
-	})
+		texts = append(texts, text)
+	}
+	return texts, nil
 }
 
-// renames says whether a patch may change what objects are told apart by. After one that merges,
-// Kustomize puts that back, if the patch has no annotation that says otherwise.
+// outweighedBy says whether patches are more than what they are for: they are read in each part.
+func (l *listing) outweighedBy(patches [][]byte) bool {
+	size := 0
+	for _, text := range patches {
+		size += len(text)
+	}
+	return size > l.size || len(patches) > len(l.files)
+}
+
+// renames says whether a patch may change what objects are told apart by. Two that are of one name
+// in between are an error to Kustomize, and would not meet where they are in two parts. After a
+// patch that merges, it puts that back, if the patch has no annotation that says otherwise.
 func renames(text []byte) bool {
 	written := text
 	if len(text) > 0 && text[0] != '[' {

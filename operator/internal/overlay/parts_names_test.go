@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -58,6 +59,30 @@ func TestInParts_IsWhatKustomizeBuildsWhereObjectsMeet(t *testing.T) {
 			}
 			if err == nil && !reflect.DeepEqual(contentsOf(objects), want) {
 				t.Errorf("read:\n%v\nand Kustomize builds:\n%v", contentsOf(objects), want)
+			}
+		})
+	}
+}
+
+// What has more patches than files would be slower in parts: each part reads all of them.
+func TestInParts_IsNotForPatchesThatOutweighTheFiles(t *testing.T) {
+	defer func(n int) { partFiles = n }(partFiles)
+	partFiles = 1
+	patch := "- {target: {name: none}, patch: '- {op: add, path: /spec/x, value: y}'}\n"
+	for name, c := range map[string]struct {
+		patches string
+		parts   bool
+	}{
+		"few":       {patch, true},
+		"many":      {strings.Repeat(patch, 3), false},
+		"large":     {"- {target: {name: none}, patch: '- {op: add, path: /spec/x, value: " + strings.Repeat("y", 500) + "}'}\n", false},
+		"in a file": {"- {target: {name: none}, path: p.yaml}\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, fresh := opened(t, map[string]string{"kustomization.yaml": "resources: [a.yaml, b.yaml]\npatches:\n" + c.patches, "a.yaml": workload("a"), "b.yaml": workload("b"),
+				"p.yaml": "- {op: add, path: /spec/x, value: " + strings.Repeat("y", 500) + "}\n"}, "")
+			if _, err := plain(fresh(), "."); (err == nil) != c.parts {
+				t.Errorf("built in parts: %v, want %v: %v", err == nil, c.parts, err)
 			}
 		})
 	}

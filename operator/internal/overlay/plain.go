@@ -50,6 +50,8 @@ type listing struct {
 	parents map[string]string
 	// kustomizations by their files.
 	kustomizations map[string]kustomization
+	// size of the files that were read, in bytes.
+	size int
 	// changes says that one of them does more than to list.
 	changes bool
 }
@@ -72,6 +74,7 @@ func (l *listing) read() ([]Object, error) {
 		if texts[i], err = l.fsys.ReadFile(file); err != nil {
 			return nil, err
 		}
+		l.size += len(texts[i])
 	}
 	found := make([][]Object, len(l.files))
 	failures := make([]error, len(l.files))
