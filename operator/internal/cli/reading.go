@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate/policy"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
 )
 
@@ -18,6 +20,8 @@ type reading struct {
 	looks []*overlay.Seen
 	// policies are those of all worlds, compiled once.
 	policies *policy.Check
+	// ahead are the groups of the library that compile before a Gate is known to be right.
+	ahead map[string]bool
 }
 
 // world is what counts together: the rules in it are those that its objects are judged by.
@@ -42,7 +46,7 @@ type given struct {
 // only what differs from that revision is to be judged.
 func read(ctx context.Context, s streams, root string, paths, gates []string, base string) (*reading, error) {
 	go func() { _, _ = known() }() // Kustomize builds on one core
-	r := &reading{policies: policy.New()}
+	r := &reading{policies: policy.New(), ahead: map[string]bool{}}
 	var sources []given
 	for i, path := range append(append([]string(nil), gates...), paths...) {
 		set, err := overlay.Load(root, path, s.in)
@@ -75,7 +79,8 @@ func read(ctx context.Context, s streams, root string, paths, gates []string, ba
 }
 
 // prepare starts to compile the groups of the library that the Gates of a set name, while the
-// next one is read. A Gate that is wrong is found when it is taken in.
+// next one is read. A Gate that is wrong is found when it is taken in: no more than
+// limits.PoliciesAhead are compiled for what may be such.
 func (r *reading) prepare(set *overlay.Set) {
 	for _, o := range set.Objects {
 		if !isGate(o) {
@@ -91,7 +96,12 @@ func (r *reading) prepare(set *overlay.Set) {
 				}
 			}
 		}
-		r.policies.Prepare(groups)
+		slices.Sort(groups)
+		key := fmt.Sprintf("%q", slices.Compact(groups))
+		if !r.ahead[key] && len(r.ahead) < limits.PoliciesAhead {
+			r.ahead[key] = true
+			r.policies.Prepare(groups)
+		}
 	}
 }
 

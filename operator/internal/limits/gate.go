@@ -69,6 +69,9 @@ const (
 	PolicyElementParts = 4
 	// PolicyCompile is for compiling one source. The whole library takes 40 ms.
 	PolicyCompile = 5 * time.Second
+	// PoliciesAhead is how many choices of groups of the library sluice check compiles for Gates
+	// that it has not taken in yet, some MB and a tenth of a second of a core each.
+	PoliciesAhead = 4
 	// CompiledPolicies is how many sources are kept compiled: those of some dozen Gates, at
 	// about 1 MiB each for sources of usual size, and each choice of the library's groups that
 	// a Gate makes, at 1 MiB for one group and 3 MiB for all.

@@ -4,9 +4,14 @@ import (
 	"path"
 	"reflect"
 	"slices"
+	"strings"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/operator/internal/kustomize"
 )
 
 // partFiles is how many files are built at a time: each build takes some milliseconds whatever
@@ -15,9 +20,14 @@ var partFiles = 128
 
 // takesEachByItself says whether what a kustomization does to an object has nothing to do with
 // any other. What a patch without a target is for has to be there, so that there are parts in
-// which it fails. Of what is deprecated, Kustomize would warn with each part.
+// which it fails. Of what is deprecated, Kustomize would warn with each part. Labels may be put
+// into any field, that of the name included.
 func (k kustomization) takesEachByItself() bool {
 	if slices.ContainsFunc(k.Patches, func(p types.Patch) bool { return p.Target == nil || p.Options != nil }) {
+		return false
+	}
+	elsewhere := func(f types.FieldSpec) bool { return !strings.HasPrefix(f.Path, "spec/") }
+	if slices.ContainsFunc(k.Labels, func(l types.Label) bool { return slices.ContainsFunc(l.FieldSpecs, elsewhere) }) {
 		return false
 	}
 	rest := k.Kustomization
@@ -26,13 +36,22 @@ func (k kustomization) takesEachByItself() bool {
 }
 
 // inParts builds some of the files at a time, and puts all together. As they are written there
-// are so many objects in them, each of another name. Where that is no longer so once they are
-// built, or they are of other kinds, it is not known what the whole would have been.
-func (l *listing) inParts(below string, objects int) ([]Object, error) {
+// are these objects in them, each of another name. Where they are not the same ones once they are
+// built, but for their namespaces, it is not known what the whole would have been.
+func (l *listing) inParts(below string, written []Object) ([]Object, error) {
+	var patches [][]byte
 	for _, k := range l.kustomizations {
 		if raw, err := k.with(k.Resources); err != nil || !k.is(raw) {
 			return nil, errNotPlain
 		}
+		texts, err := l.patches(k)
+		if err != nil {
+			return nil, err
+		}
+		patches = append(patches, texts...)
+	}
+	if l.outweighedBy(patches) || slices.ContainsFunc(patches, renames) {
+		return nil, errNotPlain
 	}
 	var out []Object
 	before := l.fsys.files
@@ -45,10 +64,97 @@ func (l *listing) inParts(below string, objects int) ([]Object, error) {
 		}
 		out = append(out, built...)
 	}
-	if len(out) != objects || slices.ContainsFunc(out, func(o Object) bool { return !isApart(o.Unstructured) }) {
+	if !l.same(written, out) {
 		return nil, errNotPlain
 	}
 	return distinct(l.fsys, [][]Object{out})
+}
+
+// patches are the texts of those of a kustomization. None may be one that is shown otherwise in
+// each part.
+func (l *listing) patches(k kustomization) ([][]byte, error) {
+	var texts [][]byte
+	for _, p := range k.Patches {
+		text := []byte(strings.TrimSpace(p.Patch))
+		if p.Path != "" {
+			file := path.Join(k.folder, p.Path)
+			if _, changed := l.kustomizations[file]; changed {
+				return nil, errNotPlain
+			}
+			var err error
+			if text, err = l.fsys.ReadFile(file); err != nil {
+				return nil, err
+			}
+		}
+		texts = append(texts, text)
+	}
+	return texts, nil
+}
+
+// outweighedBy says whether patches are more than what they are for: they are read in each part.
+func (l *listing) outweighedBy(patches [][]byte) bool {
+	size := 0
+	for _, text := range patches {
+		size += len(text)
+	}
+	return size > l.size || len(patches) > len(l.files)
+}
+
+// renames says whether a patch may change what objects are told apart by. Two that are of one name
+// in between are an error to Kustomize, and would not meet where they are in two parts. After a
+// patch that merges, it puts that back, if the patch has no annotation that says otherwise.
+func renames(text []byte) bool {
+	written := text
+	if len(text) > 0 && text[0] != '[' {
+		var err error
+		if written, err = yaml.YAMLToJSON(text); err != nil {
+			return true
+		}
+	}
+	operations, err := jsonpatch.DecodePatch(written)
+	if err != nil {
+		merged, err := kustomize.Read(text)
+		return err != nil || slices.ContainsFunc(merged, func(r *resource.Resource) bool { return r.NameChangeAllowed() || r.KindChangeAllowed() })
+	}
+	return slices.ContainsFunc(operations, func(o jsonpatch.Operation) bool {
+		to, err := o.Path()
+		if _, ok := o["from"]; ok && err == nil {
+			var from string
+			from, err = o.From()
+			return err != nil || isOfName(to) || isOfName(from)
+		}
+		return err != nil || isOfName(to)
+	})
+}
+
+// isOfName says whether a path of a patch by JSON may lead to what an object is told apart by.
+func isOfName(at string) bool {
+	return !slices.ContainsFunc([]string{"/spec", "/metadata/labels", "/metadata/annotations"}, func(field string) bool {
+		return at == field || strings.HasPrefix(at, field+"/")
+	})
+}
+
+// same says whether objects as they are written are those that were built, in the namespaces that
+// the kustomizations above them give, of which the outermost counts. Kustomize leaves some objects
+// where they are.
+func (l *listing) same(written, built []Object) bool {
+	given := map[string]string{}
+	for _, k := range l.kustomizations {
+		given[k.folder] = k.Namespace
+	}
+	return slices.EqualFunc(written, built, func(written, built Object) bool {
+		name, namespace := written.GetName(), written.GetNamespace()
+		for at := l.parents[written.Path]; at != ""; at = l.parents[at] {
+			switch {
+			case given[at] != "" && written.GetKind() == "Namespace":
+				name = given[at]
+			case given[at] != "":
+				namespace = given[at]
+			}
+		}
+		return isApart(built.Unstructured) && written.GroupVersionKind() == built.GroupVersionKind() &&
+			name == built.GetName() && namespace == built.GetNamespace()
+	})
 }
 
 // above are files and the folders through which they are listed.

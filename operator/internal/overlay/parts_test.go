@@ -101,7 +101,7 @@ func (r *randomTree) change(k map[string]any, folder string) {
 			"internal.config.kubernetes.io/needsHashSuffix"): r.one(value, "true", "enabled")}
 	case 3:
 		k["labels"] = []any{map[string]any{"pairs": map[string]any{"x": value}, "includeSelectors": r.chance(50), "includeTemplates": r.chance(50)},
-			map[string]any{"pairs": map[string]any{"y": value}, "fields": []any{map[string]any{"path": r.one("spec/labels", "metadata/annotations"), "create": r.chance(50)}}}}
+			map[string]any{"pairs": map[string]any{"y": value}, "fields": []any{map[string]any{"path": r.one("spec/labels", "spec/labels", "spec/labels", "metadata/annotations"), "create": r.chance(50)}}}}
 	case 4:
 		k["images"] = []any{map[string]any{"name": r.one("i", "registry.example.com/i"), "newTag": r.one("2", "yes", "1.0")}}
 	case 5:
@@ -138,7 +138,7 @@ func (r *randomTree) patch(folder string) map[string]any {
 		"- {op: add, path: /spec, value: {image: \"i:3\"}}", "- {op: replace, path: /metadata/labels/tier, value: web}",
 		"- {op: remove, path: /metadata/annotations}", "- {op: copy, from: /metadata/labels, path: /metadata/annotations}",
 	}
-	if r.chance(15) {
+	if r.chance(8) {
 		texts = []string{"apiVersion: v1\nkind: Any\nmetadata: {name: any}\n$patch: delete\n", "- {op: replace, path: /metadata/name, value: n1}",
 			"- {op: replace, path: /kind, value: Pod}", "- {op: replace, path: /metadata/name, value: m}", "- {op: add, path: /metadata/namespace, value: far}",
 			"- {op: add, path: /metadata/annotations, value: {config.kubernetes.io/local-config: \"true\"}}"}
@@ -164,7 +164,7 @@ func (r *randomTree) patch(folder string) map[string]any {
 func TestPlain_IsWhatKustomizeBuildsOfRandomOverlays(t *testing.T) {
 	defer func(n int) { partFiles = n }(partFiles)
 	ways := map[string]int{}
-	for seed := range uint64(200) {
+	for seed := range uint64(250) {
 		r := &randomTree{Rand: rand.New(rand.NewPCG(seed, 11)), files: map[string]string{}}
 		r.folder("o", 0)
 		partFiles = 1 + r.IntN(2)

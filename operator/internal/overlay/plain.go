@@ -3,6 +3,7 @@ package overlay
 import (
 	"errors"
 	"path"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -37,7 +38,7 @@ func plain(fsys *rooted, below string) ([]Object, error) {
 	if err != nil || !l.changes {
 		return objects, err
 	}
-	return l.inParts(below, len(objects))
+	return l.inParts(below, objects)
 }
 
 // listing is what a kustomization lists, with those that it lists.
@@ -49,6 +50,8 @@ type listing struct {
 	parents map[string]string
 	// kustomizations by their files.
 	kustomizations map[string]kustomization
+	// size of the files that were read, in bytes.
+	size int
 	// changes says that one of them does more than to list.
 	changes bool
 }
@@ -71,6 +74,7 @@ func (l *listing) read() ([]Object, error) {
 		if texts[i], err = l.fsys.ReadFile(file); err != nil {
 			return nil, err
 		}
+		l.size += len(texts[i])
 	}
 	found := make([][]Object, len(l.files))
 	failures := make([]error, len(l.files))
@@ -171,6 +175,12 @@ func untouched(u *unstructured.Unstructured) bool {
 	if !isApart(u) {
 		return false
 	}
+	// To Kustomize, the name 1 is that of an object that is named "1".
+	for _, field := range []string{"name", "namespace"} {
+		if _, _, err := unstructured.NestedString(u.Object, "metadata", field); err != nil {
+			return false
+		}
+	}
 	// Kustomize makes a text of what is none.
 	annotations, _, err := unstructured.NestedStringMap(u.Object, "metadata", "annotations")
 	if err != nil {
@@ -185,10 +195,10 @@ func untouched(u *unstructured.Unstructured) bool {
 }
 
 // isApart says whether an object refers to none by a field that Kustomize corrects when names
-// change.
+// change. It does in those of a Deployment of whatever group.
 func isApart(u *unstructured.Unstructured) bool {
 	gvk := u.GroupVersionKind()
-	return gvk.Group == "sluice.dev" || gvk.Group == "" && gvk.Kind == "Namespace" && u.GetNamespace() == ""
+	return gvk.Group == "sluice.dev" && slices.Contains([]string{"Workload", "Gate", "Exemption"}, gvk.Kind) || gvk.Group == "" && gvk.Kind == "Namespace" && u.GetNamespace() == ""
 }
 
 // distinct puts all together. Two that Kustomize might take for one are for it to judge.
