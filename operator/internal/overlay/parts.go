@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/yaml"
@@ -38,7 +39,7 @@ func (k kustomization) takesEachByItself() bool {
 // inParts builds some of the files at a time, and puts all together. As they are written there
 // are these objects in them, each of another name. Where they are not the same ones once they are
 // built, but for their namespaces, it is not known what the whole would have been.
-func (l *listing) inParts(below string, written []Object) ([]Object, error) {
+func (l *listing) inParts(below string, written []name) ([]Object, error) {
 	var patches [][]byte
 	for _, k := range l.kustomizations {
 		if raw, err := k.with(k.Resources); err != nil || !k.is(raw) {
@@ -134,27 +135,45 @@ func isOfName(at string) bool {
 	})
 }
 
+// name is what an object is told apart by, and its file.
+type name struct {
+	gvk                   schema.GroupVersionKind
+	namespace, name, file string
+}
+
+// named are the names of objects, which hold less.
+func named(objects []Object) []name {
+	names := make([]name, len(objects))
+	for i, o := range objects {
+		names[i] = name{o.GroupVersionKind(), o.GetNamespace(), o.GetName(), o.Path}
+	}
+	return names
+}
+
 // same says whether objects as they are written are those that were built, in the namespaces that
 // the kustomizations above them give, of which the outermost counts. Kustomize leaves some objects
 // where they are.
-func (l *listing) same(written, built []Object) bool {
+func (l *listing) same(written []name, built []Object) bool {
 	given := map[string]string{}
 	for _, k := range l.kustomizations {
 		given[k.folder] = k.Namespace
 	}
-	return slices.EqualFunc(written, built, func(written, built Object) bool {
-		name, namespace := written.GetName(), written.GetNamespace()
-		for at := l.parents[written.Path]; at != ""; at = l.parents[at] {
+	for i := range written {
+		n := &written[i]
+		for at := l.parents[n.file]; at != ""; at = l.parents[at] {
 			switch {
-			case given[at] != "" && written.GetKind() == "Namespace":
-				name = given[at]
+			case given[at] != "" && n.gvk.Kind == "Namespace":
+				n.name = given[at]
 			case given[at] != "":
-				namespace = given[at]
+				n.namespace = given[at]
 			}
 		}
-		return isApart(built.Unstructured) && written.GroupVersionKind() == built.GroupVersionKind() &&
-			name == built.GetName() && namespace == built.GetNamespace()
-	})
+	}
+	isSame := func(n, of name) bool {
+		n.file = of.file // which is not known of one that lost its annotations
+		return n == of
+	}
+	return slices.EqualFunc(written, named(built), isSame) && !slices.ContainsFunc(built, func(o Object) bool { return !isApart(o.Unstructured) })
 }
 
 // above are files and the folders through which they are listed.

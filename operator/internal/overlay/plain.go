@@ -38,7 +38,7 @@ func plain(fsys *rooted, below string) ([]Object, error) {
 	if err != nil || !l.changes {
 		return objects, err
 	}
-	return l.inParts(below, objects)
+	return l.inParts(below, named(objects))
 }
 
 // listing is what a kustomization lists, with those that it lists.
