@@ -113,15 +113,20 @@ func (k *contract) sawReady() {
 		k.full[templateOf(p)] = true
 		k.fullDigests[digestIn(k.s.t, p)] = true
 	}
-	if v.course == nil {
-		return
-	}
 	canary := v.canary
-	if v.primary.GetKind() == "StatefulSet" {
+	if k.s.w.Spec.Storage != nil {
 		canary = v.primary
 	}
-	key := v.course.Revision + v.course.Asked
-	if canary != nil && canary.GetAnnotations()[annotationRevision] == v.course.Revision && k.firstReady[key].IsZero() {
+	if canary == nil {
+		return
+	}
+	revision, wanted := canary.GetAnnotations()[annotationRevision], asked(&k.s.w.Spec)
+	if v.course != nil { // or someone took the note off, and the operator knows it by heart
+		if wanted = v.course.Asked; v.course.Revision != revision {
+			return
+		}
+	}
+	if key := revision + wanted; k.firstReady[key].IsZero() {
 		k.firstReady[key] = k.s.clock.Now()
 	}
 }
@@ -219,7 +224,9 @@ func (k *contract) holdPods(now *sight) {
 		}
 	case v1beta1.PhaseCanary:
 		want, steps := k.plan(now)
-		if n := nestedCount(now.primary, "spec", "replicas"); n != want && !scaledToZero(now.primary) {
+		// What is denied is not written, and its pods are as many as somebody said.
+		denied := k.withdrawn != "" && now.primary != nil && digestIn(k.s.t, now.primary) == k.withdrawn
+		if n := nestedCount(now.primary, "spec", "replicas"); n != want && !scaledToZero(now.primary) && !denied {
 			k.broken("%d pods beside the canary, want %d", n, want)
 		}
 		if w.Spec.Storage != nil {
