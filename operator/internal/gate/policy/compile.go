@@ -36,10 +36,10 @@ type compiled struct {
 type rule struct {
 	// policy is its name in findings.
 	policy string
-	// ref is its name in Rego.
-	ref   string
-	warns bool
-	notes annotations
+	// ref is its name in Rego, and compiled the one that it has in the compiled modules.
+	ref, compiled string
+	warns         bool
+	notes         annotations
 	// query asks the rule by itself. It is prepared for who is the first to need it, and
 	// safe for concurrent use.
 	query func() (rego.PreparedEvalQuery, error)
@@ -79,6 +79,11 @@ func compileUnit(u unit) (_ *compiled, err error) {
 	modules := map[string]*ast.Module{}
 	for _, set := range u {
 		if err := parse(set, modules); err != nil {
+			return nil, err
+		}
+	}
+	if u.ours() {
+		if err := flatten(modules); err != nil {
 			return nil, err
 		}
 	}
@@ -157,7 +162,7 @@ func checkSize(set gate.PolicySet) error {
 
 // findRules finds every rule of every package of a set that gives findings, in stable order.
 func findRules(set gate.PolicySet, compiler *ast.Compiler) ([]rule, error) {
-	byRef := map[string]*rule{}
+	byRef, ours := map[string]*rule{}, isBuiltin(set)
 	for _, name := range sortedKeys(set.Modules) {
 		module := compiler.Modules[name]
 		for _, r := range module.Rules {
@@ -168,7 +173,11 @@ func findRules(set gate.PolicySet, compiler *ast.Compiler) ([]rule, error) {
 			if len(r.Head.Ref()) > 1 || r.Head.RuleKind() != ast.MultiValue {
 				return nil, fmt.Errorf("%s: %s is not a set of findings: write it as %q", at(r.Location), word, word+" contains msg if { … }")
 			}
-			ref := module.Package.Path.String() + "." + word
+			compiled := module.Package.Path.String() + "." + word
+			ref := compiled
+			if ours {
+				ref = "data." + strings.Join(wordsOf(module.Package.Path), ".") + "." + word
+			}
 			notes, err := readAnnotations(compiler.GetAnnotationSet(), r)
 			if err != nil {
 				return nil, err
@@ -178,7 +187,7 @@ func findRules(set gate.PolicySet, compiler *ast.Compiler) ([]rule, error) {
 				continue
 			}
 			byRef[ref] = &rule{
-				policy: policyName(set.Name, module.Package.Path), ref: ref,
+				policy: policyName(set.Name, module.Package.Path), ref: ref, compiled: compiled,
 				warns: strings.HasPrefix(word, "warn"), notes: notes,
 			}
 		}
@@ -196,16 +205,12 @@ func findRules(set gate.PolicySet, compiler *ast.Compiler) ([]rule, error) {
 
 // policyName is group/rule for the library, and set/package for everyone else.
 func policyName(set string, pkg ast.Ref) string {
-	words := make([]string, 0, len(pkg))
-	for _, term := range pkg[1:] {
-		if word, ok := term.Value.(ast.String); ok {
-			words = append(words, string(word))
-		}
-	}
+	name := strings.Join(wordsOf(pkg), ".")
+	words := strings.Split(name, ".")
 	if _, builtin := Builtin(set); builtin && len(words) == 3 && words[0] == "sluice" && (words[1] == set || words[1] == included[set]) {
 		return set + "/" + strings.ReplaceAll(words[2], "_", "-")
 	}
-	return set + "/" + strings.Join(words, ".")
+	return set + "/" + name
 }
 
 func prepare(compiler *ast.Compiler, found []rule, ours bool) (*compiled, error) {
@@ -217,7 +222,7 @@ func prepare(compiler *ast.Compiler, found []rule, ours bool) (*compiled, error)
 	}
 	var refs []string
 	for i := range found {
-		ref := found[i].ref
+		ref := found[i].compiled
 		refs = append(refs, ref)
 		found[i].query = sync.OnceValues(func() (q rego.PreparedEvalQuery, err error) {
 			body, err := ast.ParseBodyWithOpts(ref, ast.ParserOptions{RegoVersion: ast.RegoV1})

@@ -72,7 +72,7 @@ func setManners(compiler *ast.Compiler, found []rule) {
 	// that a rule warns of what another denies does not stand in for the denial.
 	given := map[bool]map[*ast.Rule]bool{false: {}, true: {}}
 	for i := range found {
-		all[i] = r.reads(found[i].ref)
+		all[i] = r.reads(found[i].compiled)
 		if len(all[i].object) > 0 {
 			// It hands on parts of its own object, such as the pod of a Deployment; that the
 			// other rule is asked about whole objects too does not come of it.
