@@ -61,6 +61,10 @@ list: [*x, {<<: *x, name: two}, {<<: [*x, {image: b, more: c}], name: three}]
 		"a key twice":                {"{<<: *x, name: two}", "{<<: *x, name: two, name: three}"},
 		"two words for true":         {"{<<: *x, name: two}", "{<<: *x, name: two, yes: a, on: b}"},
 		"two forms of one number":    {"{<<: *x, name: two}", "{<<: *x, name: two, 0x1: a, 1: b}"},
+		"a number as two keys":       {"{<<: *x, name: two}", "{<<: *x, name: two, -1: a, -1.0: b}"},
+		"a key twice, once coded":    {"{<<: *x, name: two}", "{<<: *x, name: two, env: a, !!binary ZW52: b}"},
+		"a merge by its tag alone":   {"{<<: *x, name: two}", "{<<: *x, name: two, !!merge more: {image: b}}"},
+		"a merge that is none":       {"{<<: *x, name: two}", "{\"<<\": *x, name: two}\ny: {<<: *x, name: two}"},
 		"an alias that holds itself": {"{<<: *x, name: two}", "&z {<<: *z, name: two}"},
 	} {
 		if _, err := overlay.Read("", overlay.Stdin, strings.NewReader(strings.Replace(merged, c[0], c[1], 1))); err == nil {
