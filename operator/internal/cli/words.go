@@ -17,10 +17,16 @@ func misnamed(root *cobra.Command, args []string) error {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
 	c, rest, _ := root.Find(args) // an error is a word that is none, which is told of below
+	var behind []string
+	if i := slices.Index(rest, "--"); i >= 0 {
+		rest, behind = rest[:i], rest[i+1:]
+	}
 	if c.Runnable() || slices.ContainsFunc(rest, isFlag) {
 		return nil
 	}
 	switch {
+	case len(rest) == 0 && len(behind) > 0:
+		return usage("a command cannot stand behind --: put %q before it, or see %s --help", behind[0], c.CommandPath())
 	case len(rest) > 0:
 		meant := "see "
 		c.SuggestionsMinimumDistance = 2

@@ -37,6 +37,9 @@ func TestCommands_AreWrongInputWhereThereAreNone(t *testing.T) {
 		"sluice: a command is missing: call sluice policy import or sluice policy push, or see sluice policy --": {"policy"},
 		"sluice: a command is missing: call sluice docs man, or see sluice docs --help":                          {"docs"},
 		"sluice: unknown flag: --fail-on": {"lint", "--fail-on", "error"},
+		`sluice: a command cannot stand behind --: put "check" before it, or see sluice --help`:       {"--", "check", "."},
+		`sluice: a command cannot stand behind --: put "push" before it, or see sluice policy --help`: {"policy", "--", "push"},
+		"sluice: a command is missing: call sluice crd check, or see sluice crd --help":               {"crd", "--"},
 	} {
 		got := d.run("", args...)
 		got.must(t, 2, says)
@@ -44,7 +47,7 @@ func TestCommands_AreWrongInputWhereThereAreNone(t *testing.T) {
 			t.Errorf("%q: standard output has %q", args, got.out)
 		}
 	}
-	for _, args := range [][]string{{}, {"--help"}, {"lint", "--help"}, {"lint", "-h"}, {"help", "lint"}, {"__complete", "lint", ""}, {"completion", "bash"}} {
+	for _, args := range [][]string{{}, {"--help"}, {"lint", "--help"}, {"lint", "-h"}, {"help", "lint"}, {"lint", "-h", "--", "overlays"}, {"__complete", "lint", ""}, {"completion", "bash"}} {
 		d.run("", args...).must(t, 0)
 	}
 	d.run("", "--version").must(t, 0, "sluice version ")

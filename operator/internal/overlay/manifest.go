@@ -162,10 +162,11 @@ func duplicate(node *kyaml.Node) (first, again *kyaml.Node) {
 		seen := map[string]*kyaml.Node{}
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			key := node.Content[i]
-			if first, ok := seen[key.Value]; ok && key.Kind == kyaml.ScalarNode {
+			name := keyName(key)
+			if first, ok := seen[name]; ok && key.Kind == kyaml.ScalarNode {
 				return first, key
 			}
-			seen[key.Value] = key
+			seen[name] = key
 		}
 	}
 	for _, child := range node.Content {
@@ -174,6 +175,23 @@ func duplicate(node *kyaml.Node) (first, again *kyaml.Node) {
 		}
 	}
 	return nil, nil
+}
+
+// keyName is the key of an object in JSON that a key becomes: yes is "true" there, and -1.0
+// is "-1". Of two keys that become one, chance would choose.
+func keyName(key *kyaml.Node) string {
+	text := key.Tag == kyaml.NodeTagString && (len(key.Value) > len("false") || !boolean.MatchString(key.Value))
+	if text || key.Kind != kyaml.ScalarNode || key.Style != 0 || key.Value == mergeKey {
+		return key.Value
+	}
+	var read map[string]any
+	if err := yaml.Unmarshal([]byte(key.Value+": 0"), &read); err != nil {
+		return key.Value // the reader of the whole says what is wrong with it
+	}
+	for name := range read {
+		return name
+	}
+	return key.Value
 }
 
 var yamlError = regexp.MustCompile(`^(?:error converting YAML to JSON: )?yaml: (?:unmarshal errors:\s*)?(?:line (\d+): )?`)

@@ -18,7 +18,9 @@ func TestRead_NamesFileAndLineOfABrokenManifest(t *testing.T) {
 			"# first\r\napiVersion: v1\r\nkind: ConfigMap\r\n--- # next\r\n# and\r\nkind: [\r\n  a: }\r\n", []string{"x.yaml:6: not valid YAML"}},
 		"a key twice": {workload + "---\nkind: ConfigMap\napiVersion: v1\ndata:\n  a: b\n  c: d\n  a: e\n",
 			[]string{"x.yaml:11:", `"a" is there already on line 9`}},
-		"a key twice, once quoted": {"apiVersion: v1\nkind: ConfigMap\n\"kind\": Secret\n", []string{"x.yaml:3:", `"kind"`}},
+		"a key twice, once quoted":                {"apiVersion: v1\nkind: ConfigMap\n\"kind\": Secret\n", []string{"x.yaml:3:", `"kind"`}},
+		"a key twice, once as a word for true":    {"apiVersion: v1\nkind: ConfigMap\ndata:\n  \"true\": a\n  yes: b\n", []string{"x.yaml:5:", `"yes" is there already on line 4`}},
+		"a key twice, as two forms of one number": {"apiVersion: v1\nkind: ConfigMap\ndata: {-1: a, -1.0: b}\n", []string{"x.yaml:3:", `"-1.0" is there already on line 3`}},
 		"a second document that most readers miss": {"apiVersion: v1\nkind: ConfigMap\n--- {apiVersion: sluice.dev/v1beta1, kind: Workload}\n",
 			[]string{"x.yaml:3:", "second document"}},
 		"a second document after an end mark":  {"apiVersion: v1\nkind: ConfigMap\n...\napiVersion: v1\nkind: Secret\n", []string{"x.yaml:3: not valid YAML"}},
@@ -61,6 +63,10 @@ list: [*x, {<<: *x, name: two}, {<<: [*x, {image: b, more: c}], name: three}]
 		"a key twice":                {"{<<: *x, name: two}", "{<<: *x, name: two, name: three}"},
 		"two words for true":         {"{<<: *x, name: two}", "{<<: *x, name: two, yes: a, on: b}"},
 		"two forms of one number":    {"{<<: *x, name: two}", "{<<: *x, name: two, 0x1: a, 1: b}"},
+		"a number as two keys":       {"{<<: *x, name: two}", "{<<: *x, name: two, -1: a, -1.0: b}"},
+		"a key twice, once coded":    {"{<<: *x, name: two}", "{<<: *x, name: two, env: a, !!binary ZW52: b}"},
+		"a merge by its tag alone":   {"{<<: *x, name: two}", "{<<: *x, name: two, !!merge more: {image: b}}"},
+		"a merge that is none":       {"{<<: *x, name: two}", "{\"<<\": *x, name: two}\ny: {<<: *x, name: two}"},
 		"an alias that holds itself": {"{<<: *x, name: two}", "&z {<<: *z, name: two}"},
 	} {
 		if _, err := overlay.Read("", overlay.Stdin, strings.NewReader(strings.Replace(merged, c[0], c[1], 1))); err == nil {

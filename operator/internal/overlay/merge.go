@@ -16,6 +16,19 @@ var (
 	boolean = regexp.MustCompile(`(?i)^(y|yes|n|no|on|off|true|false|null|~)$`)
 )
 
+// plainKey says whether every reader takes a key for what is written. A number is a key by its
+// value, so that -1 and -1.0 are one. A tag counts to some readers only: for Kustomize
+// !!merge alone makes a merge, of whatever key, and !!binary changes none.
+func plainKey(key *kyaml.Node, merge bool) bool {
+	if key.Kind != kyaml.ScalarNode || key.Style&kyaml.TaggedStyle != 0 {
+		return false
+	}
+	if merge {
+		return key.Tag == kyaml.MergeTag
+	}
+	return key.Tag == kyaml.NodeTagString && word.MatchString(key.Value) && !boolean.MatchString(key.Value)
+}
+
 // mergesAlike says whether every reader makes the same of the merge keys of a document, of
 // which there are some, and of the keys that stand beside them: the merge comes first, so
 // that what stands below it counts in YAML 1.1's reader, which goes by order, and in that of
@@ -28,7 +41,7 @@ func mergesAlike(document *kyaml.Node) bool {
 			if n.Kind == kyaml.MappingNode && i%2 == 0 {
 				merge := child.Value == mergeKey
 				some = some || merge
-				if merge && i > 0 || !merge && (child.Kind != kyaml.ScalarNode || !word.MatchString(child.Value) || boolean.MatchString(child.Value)) {
+				if merge && i > 0 || !plainKey(child, merge) {
 					return false
 				}
 			}

@@ -49,6 +49,12 @@ func TestRollout_ALostControllerIsNoWayAroundTheSteps(t *testing.T) {
 					case partition(p) != 2:
 						t.Errorf("the partition is %d in the first step, want 2", partition(p))
 					}
+					if w.Spec.Storage != nil && name == "deleted" {
+						// What its controller sees first is the revision that its pods are made of.
+						b.must(w)
+						runs(t, b.podsController(w), before, 4)
+						b.stepped(w)
+					}
 					b.must(w)
 					if p = b.podsController(w); w.Spec.Storage != nil && partition(p) != 2 {
 						t.Errorf("the canary does not go on: the partition is %d", partition(p))

@@ -165,9 +165,9 @@ func (s *scope) shape(children []map[string]any) ([]map[string]any, error) {
 			continue
 		}
 		if p.GetKind() == "StatefulSet" {
-			if s.release.old != nil && primary(s.owned) == nil {
+			if s.release.old != nil && unseen(primary(s.owned)) {
 				// Someone deleted it. A partition does not count for pods that are made anew: they
-				// begin with the stable revision.
+				// begin with the stable revision, which its controller has to see before another.
 				continue
 			}
 			if err := setPartition(p, s.keeps()); err != nil {
@@ -186,6 +186,11 @@ func (s *scope) shape(children []map[string]any) ([]map[string]any, error) {
 		}
 	}
 	return append(out, s.stableChildren(out)...), nil
+}
+
+// unseen says whether there are no pods yet: no pods' controller, or one that was just made.
+func unseen(p *unstructured.Unstructured) bool {
+	return p == nil || count(p, "observedGeneration") == 0
 }
 
 func setPartition(p *unstructured.Unstructured, n int32) error {
