@@ -224,7 +224,7 @@ bench-check: bin/sluice $(TOOLS)/kustomize $(TOOLS)/conftest ## Time sluice chec
 # Packages in which goroutines share something. Those whose tests are bounded by time are left
 # out: with the detector they end as on a machine that is too slow. The controller's take ten
 # minutes on two cores.
-RACE := collector gate gate/promotion lru registry bundle notary metrics overlay kustomize trust analysis admission promote cli controller/workload
+RACE := collector leader gate gate/promotion lru registry bundle notary metrics overlay kustomize trust analysis admission promote cli controller/workload
 .PHONY: race
 race: tools $(TESTTOOLS) ## Run the tests of what runs side by side with the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -timeout 30m $(addprefix ./operator/internal/,$(RACE))
