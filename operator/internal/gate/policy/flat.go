@@ -20,29 +20,37 @@ func flatten(modules map[string]*ast.Module) error {
 		for _, i := range m.Imports {
 			i.Alias = i.Name() // which is the last word of its path
 		}
-		path := oneWord(m.Package.Path)
-		_, err := ast.TransformRefs(m, func(ref ast.Ref) (ast.Value, error) {
-			if !ref[0].Equal(ast.DefaultRootDocument) {
-				return ref, nil
+		var failed error
+		ast.WalkTerms(m, func(term *ast.Term) bool {
+			ref, ok := term.Value.(ast.Ref)
+			if !ok || !ref[0].Equal(ast.DefaultRootDocument) {
+				return false
 			}
-			for n := len(ref); n > 1; n-- {
-				if packages[ref[:n].String()] {
-					return append(oneWord(ref[:n]), ref[n:]...), nil
-				}
+			n := len(ref)
+			for n > 1 && !packages[ref[:n].String()] {
+				n--
 			}
-			return nil, fmt.Errorf("%s: %s is in no package of the library", name, ref)
+			if n == 1 {
+				failed = fmt.Errorf("%s: %s is in no package of the library", name, ref)
+				return true
+			}
+			term.Value = append(oneWord(ref[:n]), ref[n:]...)
+			return false
 		})
-		if err != nil {
-			return err
+		if failed != nil {
+			return failed
 		}
-		m.Package.Path = path
+	}
+	for _, m := range modules {
+		m.Package.Path = oneWord(m.Package.Path)
 	}
 	return nil
 }
 
-// oneWord is a package's path with all that follows data as one word.
+// oneWord is a package's path with all that follows data as one word. The compiler may change
+// terms in place, and so may not get one that all share.
 func oneWord(path ast.Ref) ast.Ref {
-	return ast.Ref{ast.DefaultRootDocument, ast.StringTerm(strings.Join(wordsOf(path), "."))}
+	return ast.Ref{ast.DefaultRootDocument.Copy(), ast.StringTerm(strings.Join(wordsOf(path), "."))}
 }
 
 // wordsOf a package's path, be it of one word or of several.
