@@ -1,7 +1,6 @@
 package overlay
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 )
@@ -50,17 +49,7 @@ func TestInParts_IsWhatKustomizeBuildsWhereObjectsMeet(t *testing.T) {
 		"a kustomization that is a patch": beside("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nmetadata: {name: k}\npatches: [{target: {kind: Workload}, path: kustomization.yaml}]\n",
 			named("a", ""), named("b", "")),
 	} {
-		t.Run(name, func(t *testing.T) {
-			dir, fresh := opened(t, files, "")
-			want, failed := stockOf(t, fresh(), "")
-			objects, err := Read(dir, dir, nil)
-			if (err != nil) != (failed != nil) {
-				t.Fatalf("error: %v, where Kustomize says: %v", err, failed)
-			}
-			if err == nil && !reflect.DeepEqual(contentsOf(objects), want) {
-				t.Errorf("read:\n%v\nand Kustomize builds:\n%v", contentsOf(objects), want)
-			}
-		})
+		t.Run(name, func(t *testing.T) { isStock(t, files) })
 	}
 }
 

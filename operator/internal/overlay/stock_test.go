@@ -129,23 +129,28 @@ func contentsOf(objects []Object) []map[string]any {
 	return out
 }
 
+// isStock checks that what is read of files is what a stock Kustomize makes of them, or an error
+// where that is one.
+func isStock(t *testing.T, files map[string]string) {
+	t.Helper()
+	dir, fresh := opened(t, files, "")
+	want, failed := stockOf(t, fresh(), "")
+	objects, err := Read(dir, dir, nil)
+	if (err != nil) != (failed != nil) {
+		t.Fatalf("error: %v, where Kustomize says: %v", err, failed)
+	}
+	if err != nil {
+		t.Log(failed)
+		return
+	}
+	if got := contentsOf(objects); !reflect.DeepEqual(got, want) {
+		t.Errorf("read:\n%v\nand Kustomize builds:\n%v", got, want)
+	}
+}
+
 // What is judged is what a stock Kustomize makes of the same files.
 func TestRead_IsWhatKustomizeBuilds(t *testing.T) {
 	for name, files := range overlays {
-		t.Run(name, func(t *testing.T) {
-			dir, fresh := opened(t, files, "")
-			want, failed := stockOf(t, fresh(), "")
-			objects, err := Read(dir, dir, nil)
-			if (err != nil) != (failed != nil) {
-				t.Fatalf("error: %v, where Kustomize says: %v", err, failed)
-			}
-			if err != nil {
-				t.Log(failed)
-				return
-			}
-			if got := contentsOf(objects); !reflect.DeepEqual(got, want) {
-				t.Errorf("read:\n%v\nand Kustomize builds:\n%v", got, want)
-			}
-		})
+		t.Run(name, func(t *testing.T) { isStock(t, files) })
 	}
 }
