@@ -52,16 +52,21 @@ func TestReconcile_EndsWhereTheLastSpecAloneWouldHaveLed(t *testing.T) {
 			calm := &story{bench: alone, w: w}
 			calm.settle()
 			want, got := calm.outcome(w), s.outcome(s.w)
-			for name, content := range got {
-				// What lost the operator's mark and is not asked for any more goes with the Workload.
-				if fields, ok := content.(map[string]any); ok && want[name] == nil && fields["labels"].(map[string]string)[render.LabelManagedBy] == "" {
-					delete(got, name)
-				}
-			}
+			leaveOutLost(got, want)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("after %s\n-alone +after the story: %s", strings.Join(s.told, ", "), diff)
 			}
 		})
+	}
+}
+
+// leaveOutLost takes out of an outcome what lost the operator's mark and is not asked for any
+// more: it goes with the Workload.
+func leaveOutLost(got, want map[string]any) {
+	for name, content := range got {
+		if fields, ok := content.(map[string]any); ok && want[name] == nil && fields["labels"].(map[string]string)[render.LabelManagedBy] == "" {
+			delete(got, name)
+		}
 	}
 }
 
