@@ -21,19 +21,22 @@ func misnamed(root *cobra.Command, args []string) error {
 	if i := slices.Index(rest, "--"); i >= 0 {
 		rest, behind = rest[:i], rest[i+1:]
 	}
-	if c.Runnable() || slices.ContainsFunc(rest, isFlag) {
+	if slices.ContainsFunc(rest, isFlag) {
+		return nil
+	}
+	if c.HasParent() && c.Parent() == root && c.Name() == "help" {
+		if of, word, _ := root.Find(rest); len(word) > 0 && !of.Runnable() {
+			return unknown(of, word[0])
+		}
+	}
+	if c.Runnable() {
 		return nil
 	}
 	switch {
 	case len(rest) == 0 && len(behind) > 0:
 		return usage("a command cannot stand behind --: put %q before it, or see %s --help", behind[0], c.CommandPath())
 	case len(rest) > 0:
-		meant := "see "
-		c.SuggestionsMinimumDistance = 2
-		if near := c.SuggestionsFor(rest[0]); len(near) > 0 {
-			meant = "did you mean " + strings.Join(near, " or ") + "? See "
-		}
-		return usage("unknown command %q for %q: %s%s --help", rest[0], c.CommandPath(), meant, c.CommandPath())
+		return unknown(c, rest[0])
 	case c.HasParent():
 		var names []string
 		for _, sub := range c.Commands() {
@@ -42,6 +45,16 @@ func misnamed(root *cobra.Command, args []string) error {
 		return usage("a command is missing: call %s, or see %s --help", strings.Join(names, " or "), c.CommandPath())
 	}
 	return nil
+}
+
+// unknown says that a group has no command of that name, and which it may be.
+func unknown(group *cobra.Command, name string) error {
+	meant := "see "
+	group.SuggestionsMinimumDistance = 2
+	if near := group.SuggestionsFor(name); len(near) > 0 {
+		meant = "did you mean " + strings.Join(near, " or ") + "? See "
+	}
+	return usage("unknown command %q for %q: %s%s --help", name, group.CommandPath(), meant, group.CommandPath())
 }
 
 func isFlag(word string) bool { return strings.HasPrefix(word, "-") }

@@ -36,6 +36,8 @@ func TestCommands_AreWrongInputWhereThereAreNone(t *testing.T) {
 		`sluice: unknown command "nushell" for "sluice completion": see sluice completion --help`:                {"completion", "nushell"},
 		"sluice: a command is missing: call sluice policy import or sluice policy push, or see sluice policy --": {"policy"},
 		"sluice: a command is missing: call sluice docs man, or see sluice docs --help":                          {"docs"},
+		`sluice: unknown command "chek" for "sluice": did you mean check? See sluice --help` + "\n":              {"help", "chek"},
+		`sluice: unknown command "overlay" for "sluice lint": did you mean overlays?`:                            {"help", "lint", "overlay"},
 		"sluice: unknown flag: --fail-on": {"lint", "--fail-on", "error"},
 		`sluice: a command cannot stand behind --: put "check" before it, or see sluice --help`:       {"--", "check", "."},
 		`sluice: a command cannot stand behind --: put "push" before it, or see sluice policy --help`: {"policy", "--", "push"},
@@ -47,7 +49,7 @@ func TestCommands_AreWrongInputWhereThereAreNone(t *testing.T) {
 			t.Errorf("%q: standard output has %q", args, got.out)
 		}
 	}
-	for _, args := range [][]string{{}, {"--help"}, {"lint", "--help"}, {"lint", "-h"}, {"help", "lint"}, {"lint", "-h", "--", "overlays"}, {"__complete", "lint", ""}, {"completion", "bash"}} {
+	for _, args := range [][]string{{}, {"--help"}, {"lint", "--help"}, {"lint", "-h"}, {"help", "lint"}, {"help"}, {"help", "lint", "overlays"}, {"help", "help"}, {"lint", "-h", "--", "overlays"}, {"__complete", "lint", ""}, {"completion", "bash"}} {
 		d.run("", args...).must(t, 0)
 	}
 	d.run("", "--version").must(t, 0, "sluice version ")
