@@ -142,6 +142,9 @@ func (o *checkOptions) judge(ctx context.Context, s streams, paths []string, fro
 	if apart := r.apart(); len(apart) > 0 {
 		say(r.worlds[0].told, "sluice: ", fmt.Sprintf("judged apart, as in clusters of their own, since each brings a Gate: %s; what is to count in all of them goes into --gate", shorten(apart)))
 	}
+	if astray := r.astray(); len(astray) > 0 {
+		say(r.worlds[0].told, "sluice: ", fmt.Sprintf("Exemptions for Gates that none of the files has, and so for nothing here: %s", shorten(astray)))
+	}
 	out, passed := &checked{}, 0
 	for _, w := range r.worlds {
 		n, err := out.judge(ctx, s, w, gather.NewJudgeSharing(r.policies, w.files, from, keys), placed(o.format))

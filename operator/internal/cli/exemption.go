@@ -3,6 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,4 +42,23 @@ func (in *input) addExemption(ctx context.Context, schemas *schema.Set, o overla
 	}
 	in.files.ExemptionList = append(in.files.ExemptionList, e)
 	return nil
+}
+
+// astray are the Exemptions that are for none of the Gates that were read, each with those
+// that it names. One that names several Gates may be for clusters that are not checked.
+func (r *reading) astray() []string {
+	gates, out := map[string]bool{}, map[string]bool{}
+	for _, w := range r.worlds {
+		for _, g := range w.files.GateList {
+			gates[g.Name] = true
+		}
+	}
+	for _, w := range r.worlds {
+		for _, e := range w.files.ExemptionList {
+			if !slices.ContainsFunc(e.Spec.Gates, func(name string) bool { return gates[name] }) {
+				out[fmt.Sprintf("%s (%s)", e.Name, strings.Join(e.Spec.Gates, ", "))] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(out))
 }

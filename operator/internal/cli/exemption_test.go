@@ -37,6 +37,9 @@ func TestCheck_Exemptions(t *testing.T) {
 			return strings.Replace(exempting(soon, d.registry.Host()+"/shop/unsigned"), "[signature]", "[restricted/privilegd, restricted]", 1)
 		}, 1, []string{"DENY", `Exemption hotfix: spec.policies[0]: "restricted/privilegd" is no rule of the library: did you mean restricted/privileged?`,
 			`spec.policies[1]: "restricted" is a group of the library`, "exempts nothing"}},
+		"1: one of a Gate that is not there": {func(d *desk) string {
+			return strings.Replace(exempting(soon, d.registry.Host()+"/shop/unsigned"), "gates: [prod]", "gates: [prd, e2e]", 1)
+		}, 1, []string{"DENY", "sluice: Exemptions for Gates that none of the files has, and so for nothing here: hotfix (prd, e2e)"}},
 		"2: one of every image": {func(*desk) string { return exempting(soon, "**") }, 2, []string{"Exemption hotfix cannot be used", "spec.images[0]"}},
 		"2: one without an end": {func(*desk) string {
 			return "apiVersion: sluice.dev/v1beta1\nkind: Exemption\nmetadata: {name: hotfix}\nspec: {reason: a, gates: [prod], policies: [signature], images: [r.io/a]}\n"
