@@ -290,6 +290,9 @@ func (r *Reconciler) onward(ctx context.Context, s *scope) error {
 		c.Done, rel.stage = true, rollout.Settled
 	case rollout.Fail:
 		c.Failed, c.Reason, c.Message, c.Evidence = true, d.Reason, d.Message, d.Evidence
+		if d.Reason == rollout.ReasonPodsNotReady || d.Reason == rollout.ReasonPodsUnstable {
+			c.Message += r.podTrouble(ctx, s)
+		}
 		return r.turnBack(ctx, s)
 	}
 	return nil
