@@ -456,15 +456,24 @@ func TestReverify_LabelsAreNoWayAroundIt(t *testing.T) {
 	} {
 		for when, restart := range map[string]bool{"": false, ", and a restart": true} {
 			t.Run(name+when, func(t *testing.T) {
-				b := newGuarded(t, v1beta1.OnFailureScaleToZero)
-				w := b.running("web")
-				b.rotate()
-				b.edit("Deployment", "web", lose)
-				if restart {
-					b.restart()
+				for _, onFailure := range []v1beta1.OnFailure{v1beta1.OnFailureScaleToZero, v1beta1.OnFailureFreeze} {
+					b := newGuarded(t, onFailure)
+					w := b.running("web", three)
+					b.rotate()
+					b.edit("Deployment", "web", lose)
+					b.scale(b.deployment(), 7)
+					if restart {
+						b.restart()
+					}
+					if onFailure == v1beta1.OnFailureFreeze {
+						b.must(w)
+						b.expect(w, v1beta1.PhaseBlocked, reasonFrozen)
+						b.replicasOf("Deployment", 3, "held")
+						continue
+					}
+					b.takeAway(w)
+					b.replicasOf("Deployment", 0, "after a denial that stood")
 				}
-				b.takeAway(w)
-				b.replicasOf("Deployment", 0, "after a denial that stood")
 			})
 		}
 	}
