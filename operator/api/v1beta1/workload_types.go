@@ -93,7 +93,7 @@ type Storage struct {
 	// Size of each volume. It can grow, where the StorageClass allows that.
 	// +kubebuilder:validation:Pattern=`^[0-9]+(Mi|Gi|Ti)$`
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="!quantity(self).isLessThan(quantity(oldSelf))",message="storage.size cannot shrink: no volume can"
+	// +kubebuilder:validation:XValidation:rule="!quantity(self).isLessThan(quantity(oldSelf))",message="storage.size cannot shrink, since no volume can: keep the size, or copy the data to a new Workload"
 	Size string `json:"size"`
 	// ClassName of the StorageClass; empty takes the cluster's default.
 	// +kubebuilder:validation:MaxLength=253
@@ -233,7 +233,7 @@ type Patch struct {
 
 // WorkloadSpec is what a team asks for.
 // +kubebuilder:validation:XValidation:rule="has(self.storage) == has(oldSelf.storage)",message="storage cannot be added or removed: a Deployment and a StatefulSet cannot be turned into each other; create a new Workload"
-// +kubebuilder:validation:XValidation:rule="(has(self.tenant) ? self.tenant : \"\") == (has(oldSelf.tenant) ? oldSelf.tenant : \"\")",message="tenant is immutable"
+// +kubebuilder:validation:XValidation:rule="(has(self.tenant) ? self.tenant : \"\") == (has(oldSelf.tenant) ? oldSelf.tenant : \"\")",message="tenant cannot change: create a new Workload for the other tenant"
 type WorkloadSpec struct {
 	// Image of the main container. A tag is resolved once per change of the spec; the
 	// digest is what is verified and what runs.
@@ -356,7 +356,7 @@ type WorkloadSpec struct {
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 52 && self.metadata.name.matches('^[a-z]([a-z0-9-]*[a-z0-9])?$')",message="name must be a DNS label of at most 52 characters that starts with a letter: it names a Service and a CronJob"
-// +kubebuilder:validation:XValidation:rule="!has(self.spec.dependsOn) || self.spec.dependsOn.all(d, d.name != self.metadata.name || (has(d.__namespace__) && d.__namespace__ != \"\"))",message="spec.dependsOn names the Workload itself"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.dependsOn) || self.spec.dependsOn.all(d, d.name != self.metadata.name || (has(d.__namespace__) && d.__namespace__ != \"\"))",message="spec.dependsOn names the Workload itself: take it out"
 type Workload struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

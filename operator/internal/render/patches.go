@@ -244,7 +244,9 @@ func readBack(res *resource.Resource) (map[string]any, error) {
 // wellFormed refuses what the API server would refuse or ignore once every gate has let it
 // pass: a field that there is not, such as securitycontext, and metadata that is the API
 // server's or the operator's to set. A finalizer, on a child or its pods, would keep the
-// Workload from being deleted, and a resource version would make each apply a conflict.
+// Workload from being deleted, and a resource version would make each apply a conflict. A
+// note of the operator's would be taken for one that it made: that the pods were scaled to
+// zero, or are a canary's.
 func wellFormed(child map[string]any, name string) error {
 	for _, path := range metadataPaths {
 		metadata, _, err := unstructured.NestedMap(child, path...)
@@ -252,10 +254,15 @@ func wellFormed(child map[string]any, name string) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		for _, field := range slices.Sorted(maps.Keys(metadata)) {
+			at := strings.Join(path, ".") + "." + field
 			switch field {
-			case "name", "namespace", "labels", "annotations":
+			case "name", "namespace":
+			case "labels", "annotations":
+				if key := reserved(metadata[field]); key != "" {
+					return fmt.Errorf("%s: a patch sets %s.%s; what starts with %s is the operator's to set", name, at, key, ownPrefix)
+				}
 			default:
-				return fmt.Errorf("%s: a patch sets %s.%s; of metadata, patches may change name, labels and annotations", name, strings.Join(path, "."), field)
+				return fmt.Errorf("%s: a patch sets %s; of metadata, patches may change name, labels and annotations", name, at)
 			}
 		}
 	}
@@ -270,6 +277,21 @@ func wellFormed(child map[string]any, name string) error {
 		return fmt.Errorf("%s: what the patches make of it is no %v: %w", name, child["kind"], err)
 	}
 	return nil
+}
+
+// ownPrefix is what the operator's labels and annotations start with.
+const ownPrefix = "sluice.dev/"
+
+// reserved is the first key of labels or annotations that is the operator's own; empty
+// without one. The tenant is the Workload's, and policies look at it.
+func reserved(marks any) string {
+	m, _ := marks.(map[string]any)
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if strings.HasPrefix(key, ownPrefix) && key != labelTenant {
+			return key
+		}
+	}
+	return ""
 }
 
 // metadataPaths are where a child has metadata: its own and that of what it makes.

@@ -210,7 +210,7 @@ var refused = map[string]struct{ manifest, field string }{
 	"a Gate without authorities":        {gateHead + "  images: [{match: 'r.io/**'}]\n", "spec.images[0]"},
 	"a Gate with no authority listed":   {gateHead + "  images: [{match: 'r.io/**', authorities: []}]\n", "spec.images[0]"},
 	"a namespace that is none":          {head + "  image: a\n  dependentNamespaces: ['shop-*']\n", "spec.dependentNamespaces[0]"},
-	"a dependency on itself":            {head + "  image: a\n  dependsOn: [{name: NAME}]\n", "names the Workload itself"},
+	"a dependency on itself":            {head + "  image: a\n  dependsOn: [{name: NAME}]\n", "names the Workload itself: take it out"},
 	"an authority with no key":          {gateHead + "  images: [{match: 'r.io/**', authorities: [{name: a}]}]\n", "spec.images[0].authorities[0]"},
 	"an authority with an empty key":    {gateHead + "  images: [{match: 'r.io/**', authorities: [{key: {}}]}]\n", "spec.images[0].authorities[0].key"},
 	"an authority with two keys":        {gateHead + "  images: [{match: 'r.io/**', authorities: [{key: {inline: a, secret: {name: a, namespace: b, key: c}}}]}]\n", "spec.images[0].authorities[0].key"},

@@ -83,7 +83,7 @@ func ownerless(d, live *unstructured.Unstructured) bool {
 func drifted(s *scope, d, live *unstructured.Unstructured, changes []delta.Change) bool {
 	if live == nil {
 		// A canary's Deployment comes and goes within a generation.
-		return s.complete && d.GetLabels()[labelTrack] != trackCanary
+		return s.complete && !ofCanary(d)
 	}
 	if disowned(d, live) {
 		// Without this, whoever changes a child and the operator's note on it would have the

@@ -114,11 +114,19 @@ func (s *scope) drop(key childKey) {
 // none.
 func primary(children []*unstructured.Unstructured) *unstructured.Unstructured {
 	for _, c := range children {
-		if isPodsController(c) && c.GetLabels()[labelTrack] != trackCanary {
+		if isPodsController(c) && !ofCanary(c) {
 			return c
 		}
 	}
 	return nil
+}
+
+// ofCanary says whether a child is the Deployment of a canary. It goes by the selector,
+// which nobody can change: a label that someone puts on the Workload's own Deployment, or
+// takes off the canary's, would have the one taken for the other.
+func ofCanary(c *unstructured.Unstructured) bool {
+	track, _, _ := unstructured.NestedString(c.Object, "spec", "selector", "matchLabels", labelTrack)
+	return track == trackCanary && c.GetKind() == "Deployment"
 }
 
 func isPodsController(c *unstructured.Unstructured) bool {
@@ -270,7 +278,7 @@ func assemble(s *scope) ([]*unstructured.Unstructured, error) {
 	var out, last []*unstructured.Unstructured
 	for _, content := range children {
 		u := &unstructured.Unstructured{Object: content}
-		pods, canary := isPodsController(u), u.GetLabels()[labelTrack] == trackCanary
+		pods, canary := isPodsController(u), ofCanary(u)
 		revision := revisionOf([]map[string]any{content})
 		if canary {
 			revision = s.release.revision

@@ -434,6 +434,30 @@ func TestReconcile_IsNotReadyWhenAChildCannotBeWritten(t *testing.T) {
 	b.expect(w, v1beta1.PhaseReady, reasonReady)
 }
 
+// Trying again does not help, and writing it in another way would not be judged as applied.
+func TestReconcile_TellsWhatNoApplyCanHold(t *testing.T) {
+	twice := func(w *v1beta1.Workload) {
+		w.Spec.Patches = []v1beta1.Patch{{Target: &v1beta1.PatchTarget{Kind: "Deployment"},
+			Patch: `[{"op":"add","path":"/spec/template/spec/containers/0/env","value":[{"name":"A","value":"1"},{"name":"A","value":"2"}]}]`}}
+	}
+	b := newBench(t)
+	fresh, w := b.workload("fresh", twice), b.running("web")
+	b.must(fresh)
+	b.expect(fresh, v1beta1.PhaseBlocked, reasonChildRefused)
+	b.update(w, twice)
+	before := b.child("Deployment", "web")
+	for range 3 {
+		b.must(w)
+		b.expect(w, v1beta1.PhaseBlocked, reasonChildRefused)
+	}
+	if m := conditionOf(w, v1beta1.ConditionReady).Message; !strings.Contains(m, "correct the spec") || !strings.Contains(m, `duplicate entries for key [name="A"]`) {
+		t.Errorf("message: %s", m)
+	}
+	if diff := cmp.Diff(before, b.child("Deployment", "web")); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestReconcile_ReadsAnObservedGenerationThatLagsAsProgressing(t *testing.T) {
 	b := newBench(t)
 	w := b.running("web")

@@ -3,6 +3,7 @@ package workload
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,16 +59,24 @@ func refused(reason string, err error) error {
 		o.kind = outdated
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		o.kind, o.reason = terminal, reasonNamespaceTerminating
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err):
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err), untyped(err):
 		o.kind, o.reason = terminal, reasonChildRefused
 		o.message = "the API server refuses what the spec renders to; correct the spec, or what refuses it: " + o.message
 	}
 	return o
 }
 
+// untyped says that the API server could not take an apply apart, as with two variables of
+// one name. It calls that an error of its own.
+func untyped(err error) bool {
+	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed to create typed patch object")
+}
+
+// isRefused says that a write was refused for what a child is, so that another kind of write
+// may be taken.
 func isRefused(err error) bool {
 	o := obstacleOf(err)
-	return o != nil && o.reason == reasonChildRefused
+	return o != nil && o.reason == reasonChildRefused && !untyped(o.err)
 }
 
 // obstacleOf is the obstacle in err; nil when there is none.

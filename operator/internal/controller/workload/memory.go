@@ -34,6 +34,8 @@ type memory struct {
 	written map[childKey]string
 	// children are the UIDs of those that were known to be the operator's.
 	children map[childKey]types.UID
+	// searched says that this process has looked for what lost its labels before it started.
+	searched bool
 	// asDesired is what of a child was compared last and found to be right. A comparison
 	// costs 2 ms, and most children have not changed since the last.
 	asDesired map[childKey]string

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/render"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
@@ -439,5 +440,41 @@ func TestReverify_FreezeHoldsTheChildren(t *testing.T) {
 	b.must(w)
 	if b.child("Deployment", "web") != nil {
 		t.Error("denied pods were started")
+	}
+}
+
+// Pods are taken away, and children held, whatever someone does to the labels by which they
+// are found.
+func TestReverify_LabelsAreNoWayAroundIt(t *testing.T) {
+	for name, lose := range map[string]func(*unstructured.Unstructured){
+		"no labels":           func(c *unstructured.Unstructured) { c.SetLabels(nil) },
+		"no labels, no owner": func(c *unstructured.Unstructured) { c.SetLabels(nil); c.SetOwnerReferences(nil) },
+		"those of a canary":   func(c *unstructured.Unstructured) { l := c.GetLabels(); l[labelTrack] = trackCanary; c.SetLabels(l) },
+		"those of another one": func(c *unstructured.Unstructured) {
+			c.SetLabels(map[string]string{render.LabelManagedBy: render.ManagedBy, render.LabelInstance: "other"})
+		},
+	} {
+		for when, restart := range map[string]bool{"": false, ", and a restart": true} {
+			t.Run(name+when, func(t *testing.T) {
+				for _, onFailure := range []v1beta1.OnFailure{v1beta1.OnFailureScaleToZero, v1beta1.OnFailureFreeze} {
+					b := newGuarded(t, onFailure)
+					w := b.running("web", three)
+					b.rotate()
+					b.edit("Deployment", "web", lose)
+					b.scale(b.deployment(), 7)
+					if restart {
+						b.restart()
+					}
+					if onFailure == v1beta1.OnFailureFreeze {
+						b.must(w)
+						b.expect(w, v1beta1.PhaseBlocked, reasonFrozen)
+						b.replicasOf("Deployment", 3, "held")
+						continue
+					}
+					b.takeAway(w)
+					b.replicasOf("Deployment", 0, "after a denial that stood")
+				}
+			})
+		}
 	}
 }

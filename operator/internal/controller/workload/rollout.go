@@ -9,10 +9,7 @@ import (
 	"fmt"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
@@ -27,7 +24,7 @@ const (
 	// annotationRevision on the pods' controller is the hash of the pod template that was
 	// judged, so that its status can be told from that of another template.
 	annotationRevision = "sluice.dev/revision"
-	// labelTrack marks the pods of a canary's own Deployment, and that Deployment.
+	// labelTrack marks a canary's own Deployment and its pods, which it selects by it.
 	labelTrack  = "sluice.dev/track"
 	trackCanary = "canary"
 
@@ -136,7 +133,7 @@ func revisionOf(children []map[string]any) string {
 
 // recallRollout finds the stable revision and the course that is under way, and whether
 // the way leads back.
-func (r *Reconciler) recallRollout(ctx context.Context, s *scope) error {
+func (r *Reconciler) recallRollout(_ context.Context, s *scope) error {
 	spec := &s.workload.Spec
 	if !watchful(spec) {
 		return nil
@@ -145,38 +142,10 @@ func (r *Reconciler) recallRollout(ctx context.Context, s *scope) error {
 		s.release.stable = s.memory.stable
 	}
 	s.memory.stable = s.release.stable
-	if err := r.findController(ctx, s); err != nil {
-		return err
-	}
 	s.release.course = s.courseBefore()
 	c := s.release.course
 	s.release.back = c != nil && c.Failed && c.Asked == asked(spec) && spec.Rollout.RollbackOnFailure && s.release.stable != nil
 	s.release.stage = s.stageBefore()
-	return nil
-}
-
-// findController asks the API server for the pods' controller where it is not among the
-// children: those are found by labels, which someone may have taken off. Taken for missing,
-// it would lose how far its rollout is.
-func (r *Reconciler) findController(ctx context.Context, s *scope) error {
-	if s.release.stable == nil || primary(s.owned) != nil {
-		return nil
-	}
-	kind := "Deployment"
-	if s.workload.Spec.Storage != nil {
-		kind = "StatefulSet"
-	}
-	live := Child(appsv1.SchemeGroupVersion.WithKind(kind))
-	err := r.Live.Get(ctx, client.ObjectKeyFromObject(s.workload), live)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return unreadable("ChildUnreadable", about("get", kind, s.workload, err))
-	}
-	if find(s.owned, live) == nil && (s.mine(live) || adoptable(live)) {
-		s.owned = append(s.owned, live)
-	}
 	return nil
 }
 
@@ -321,6 +290,9 @@ func (r *Reconciler) onward(ctx context.Context, s *scope) error {
 		c.Done, rel.stage = true, rollout.Settled
 	case rollout.Fail:
 		c.Failed, c.Reason, c.Message, c.Evidence = true, d.Reason, d.Message, d.Evidence
+		if d.Reason == rollout.ReasonPodsNotReady || d.Reason == rollout.ReasonPodsUnstable {
+			c.Message += r.podTrouble(ctx, s)
+		}
 		return r.turnBack(ctx, s)
 	}
 	return nil
@@ -355,7 +327,7 @@ func (r *Reconciler) wayBack(ctx context.Context, s *scope) error {
 	s.release.stage = rollout.RollingBack
 	gone := true
 	for _, c := range s.owned {
-		if c.GetLabels()[labelTrack] != trackCanary {
+		if !ofCanary(c) {
 			continue
 		}
 		gone = false

@@ -4,10 +4,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/render"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
@@ -97,4 +100,106 @@ func TestRollout_ALostControllerWaitsUntilTheStableRevisionIsJudged(t *testing.T
 			runs(t, b.podsController(w), before, 4)
 		})
 	}
+}
+
+// What the operator finds by labels it finds without them too, also those that were taken
+// off while it was away.
+func TestRollout_ALostRecordIsFoundAgain(t *testing.T) {
+	for name, lose := range map[string]func(*unstructured.Unstructured){
+		"without labels":               func(c *unstructured.Unstructured) { c.SetLabels(nil) },
+		"without labels and an owner":  func(c *unstructured.Unstructured) { c.SetLabels(nil); c.SetOwnerReferences(nil) },
+		"with the labels of another's": func(c *unstructured.Unstructured) { c.SetLabels(map[string]string{render.LabelInstance: "other"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			w := b.running("web", stepwise)
+			b.must(w)
+			record := b.records()[0]
+			b.edit(kindRecord, strings.TrimPrefix(record, kindRecord+"/"), lose)
+			b.restart()
+			before, after := b.release(w)
+			b.must(w)
+			if w.Status.Phase != v1beta1.PhaseCanary {
+				t.Errorf("%s without a record: the new revision goes to every pod", w.Status.Phase)
+			}
+			runs(t, b.child("Deployment", "web"), before, 4)
+			runs(t, b.child("Deployment", "web-canary"), after, 2)
+			found := b.children()[record]
+			if !metav1.IsControlledBy(found, w) || found.GetLabels()[render.LabelManagedBy] != render.ManagedBy || found.GetLabels()[render.LabelInstance] != "web" {
+				t.Errorf("not put back: %v, %v", found.GetLabels(), found.GetOwnerReferences())
+			}
+			b.calm(w, "midway")
+		})
+	}
+}
+
+// A record is not that of every Workload whose name begins alike.
+func TestRollout_TakesNoRecordOfAnotherWorkload(t *testing.T) {
+	b := newBench(t)
+	other := b.running("web-0123456789abcdef", stepwise)
+	b.must(other)
+	record := b.records()[0]
+	b.edit(kindRecord, strings.TrimPrefix(record, kindRecord+"/"), func(c *unstructured.Unstructured) { c.SetLabels(nil); c.SetOwnerReferences(nil) })
+	w := b.running("web")
+	b.update(w, stepwise)
+	b.restart()
+	b.must(w)
+	if found := b.children()[record]; metav1.GetControllerOf(found) != nil {
+		t.Errorf("taken: %v", found.GetOwnerReferences())
+	}
+}
+
+// A canary that failed, or was called off, goes however its Deployment is marked.
+func TestRollout_ALostCanaryIsTakenAway(t *testing.T) {
+	failed := func(b *bench, w *v1beta1.Workload) {
+		b.clock.move(time.Hour)
+		b.must(w)
+	}
+	calledOff := func(b *bench, w *v1beta1.Workload) {
+		b.restart()
+		b.update(w, func(w *v1beta1.Workload) { w.Spec.Image = strings.TrimSuffix(w.Spec.Image, "2") + "1" })
+		b.must(w)
+	}
+	for end, over := range map[string]func(*bench, *v1beta1.Workload){"failed, ": failed, "called off while nobody looked, ": calledOff} {
+		for name, lose := range map[string]func(*unstructured.Unstructured){
+			"without labels":      func(c *unstructured.Unstructured) { c.SetLabels(nil) },
+			"without its track":   func(c *unstructured.Unstructured) { l := c.GetLabels(); delete(l, labelTrack); c.SetLabels(l) },
+			"with another's name": func(c *unstructured.Unstructured) { c.SetLabels(map[string]string{render.LabelInstance: "other"}) },
+		} {
+			t.Run(end+name, func(t *testing.T) {
+				b := newBench(t)
+				w, before, _ := b.canarying("web", stepwise)
+				b.must(w)
+				b.edit("Deployment", "web-canary", lose)
+				over(b, w)
+				b.rests(w)
+				if left := b.child("Deployment", "web-canary"); left != nil {
+					t.Errorf("runs on: %v", left.GetLabels())
+				}
+				runs(t, b.child("Deployment", "web"), before, 4)
+			})
+		}
+	}
+}
+
+// A label makes no canary of the Workload's own Deployment.
+func TestRollout_ALabelOfACanaryHidesNothing(t *testing.T) {
+	b := newBench(t)
+	w := b.running("web", stepwise)
+	b.must(w)
+	b.edit("Deployment", "web", func(c *unstructured.Unstructured) {
+		l := c.GetLabels()
+		l[labelTrack] = trackCanary
+		c.SetLabels(l)
+	})
+	b.must(w)
+	b.expect(w, v1beta1.PhaseReady, reasonReady)
+	before, after := b.release(w)
+	b.must(w)
+	runs(t, b.child("Deployment", "web-canary"), after, 2)
+	b.clock.move(time.Hour)
+	b.must(w)
+	b.rests(w)
+	b.expect(w, v1beta1.PhaseDegraded, reasonRolloutFailed)
+	runs(t, b.child("Deployment", "web"), before, 4)
 }

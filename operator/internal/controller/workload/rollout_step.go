@@ -127,7 +127,7 @@ func nestedCount(u *unstructured.Unstructured, path ...string) int32 {
 
 func canaryOf(children []*unstructured.Unstructured) *unstructured.Unstructured {
 	i := slices.IndexFunc(children, func(c *unstructured.Unstructured) bool {
-		return c.GetLabels()[labelTrack] == trackCanary && c.GetDeletionTimestamp() == nil
+		return ofCanary(c) && c.GetDeletionTimestamp() == nil
 	})
 	if i < 0 {
 		return nil

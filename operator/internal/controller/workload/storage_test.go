@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -149,5 +151,40 @@ func TestWorkload_DoesNotLetItsStorageShrinkOrMove(t *testing.T) {
 		if (err == nil) != (tc.want == "") || (err != nil && !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// What no child can follow is refused where it is written, with a way on.
+func TestWorkload_RefusesWhatNoChildCanFollow(t *testing.T) {
+	b := newBench(t)
+	stored := func(w *v1beta1.Workload) {
+		w.Spec.Storage = &v1beta1.Storage{Size: "1Gi", ClassName: "fast", MountPath: "/data"}
+		w.Spec.Tenant = "shop"
+	}
+	for name, tc := range map[string]struct {
+		before, change func(*v1beta1.Workload)
+		want           string
+	}{
+		"a volume that shrinks":    {stored, func(w *v1beta1.Workload) { w.Spec.Storage.Size = "1023Mi" }, "keep the size, or copy the data to a new Workload"},
+		"another class":            {stored, func(w *v1beta1.Workload) { w.Spec.Storage.ClassName = "slow" }, "create a new Workload and copy the data"},
+		"no class any more":        {stored, func(w *v1beta1.Workload) { w.Spec.Storage.ClassName = "" }, "create a new Workload and copy the data"},
+		"no storage any more":      {stored, func(w *v1beta1.Workload) { w.Spec.Storage = nil }, "create a new Workload"},
+		"storage all of a sudden":  {func(*v1beta1.Workload) {}, stored, "create a new Workload"},
+		"another tenant":           {stored, func(w *v1beta1.Workload) { w.Spec.Tenant = "bank" }, "create a new Workload for the other tenant"},
+		"no tenant any more":       {stored, func(w *v1beta1.Workload) { w.Spec.Tenant = "" }, "create a new Workload for the other tenant"},
+		"itself as its dependency": {stored, func(w *v1beta1.Workload) { w.Spec.DependsOn = []v1beta1.DependencyRef{{Name: w.Name}} }, "take it out"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := b.workload("web", tc.before)
+			t.Cleanup(func() {
+				if err := api.Delete(context.Background(), w); err != nil {
+					t.Error(err)
+				}
+			})
+			tc.change(w)
+			if err := api.Update(t.Context(), w); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want %q", err, tc.want)
+			}
+		})
 	}
 }

@@ -56,6 +56,8 @@ func runSuite(m *testing.M) (int, error) {
 		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "..", "..", "kustomize", "base", "crds")},
 		ErrorIfCRDPathMissing: true,
 	}
+	// The default has 254 addresses, and each Service of the suite takes one.
+	env.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.0.0.0/16")
 	var err error
 	if access, err = env.Start(); err != nil {
 		return 1, fmt.Errorf("start the control plane (run `make tools` first): %w", err)

@@ -140,7 +140,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !s.workload.DeletionTimestamp.IsZero() {
 		return r.delete(ctx, s)
 	}
-	err = run(ctx, s, r.readOwned, r.recallRollout, r.respectPause, r.judge, r.waitForReferences, r.waitForDependencies,
+	err = run(ctx, s, r.readOwned, r.findLost, r.recallRollout, r.respectPause, r.judge, r.waitForReferences, r.waitForDependencies,
 		r.leaveToOthers, r.steer, r.claim, r.keepClaimSizes, r.hold, r.apply, r.resume, r.growVolumes, r.prune, r.keepStable)
 	if err == nil {
 		err = s.lacking

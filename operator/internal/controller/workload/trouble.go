@@ -1,0 +1,78 @@
+package workload
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/operator/internal/render"
+)
+
+// podTrouble says why a pod of the step that failed is not ready, empty where none tells.
+// It is evidence: once the pods are taken back, nobody can look at them any more. That they
+// cannot be listed is no reason to let them run on.
+func (r *Reconciler) podTrouble(ctx context.Context, s *scope) string {
+	labels := client.MatchingLabels(render.Selector(s.workload.Name))
+	if s.ownCanary() && s.beforeLast() {
+		labels[labelTrack] = trackCanary
+	}
+	pods := &corev1.PodList{}
+	if err := r.Live.List(ctx, pods, client.InNamespace(s.workload.Namespace), labels); err != nil {
+		logf.FromContext(ctx).Error(err, "Could not look at the pods of a step that failed")
+		return ""
+	}
+	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.DeletionTimestamp != nil || podReady(pod) {
+			continue
+		}
+		if text := troubleOf(pod); text != "" {
+			return "; Pod " + pod.Name + ": " + text
+		}
+	}
+	return ""
+}
+
+// troubleOf names what keeps a pod from being ready. What a container left as its last
+// message is not shown: it may be a part of its log.
+func troubleOf(pod *corev1.Pod) string {
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		ended := cmp.Or(c.State.Terminated, c.LastTerminationState.Terminated)
+		switch {
+		case c.State.Waiting != nil && c.State.Waiting.Reason != "PodInitializing":
+			text := "container " + c.Name + " waits with " + cmp.Or(c.State.Waiting.Reason, "no reason")
+			if ended != nil {
+				text += ", after " + ending(ended)
+			}
+			return text
+		case c.State.Terminated != nil && c.State.Terminated.ExitCode != 0:
+			return "container " + c.Name + " ended with " + ending(ended)
+		case c.State.Running != nil && !c.Ready:
+			text := "container " + c.Name + " runs and is not ready"
+			if ended != nil {
+				text += ", after " + ending(ended)
+			}
+			return text
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return "not scheduled: " + cmp.Or(c.Message, c.Reason)
+		}
+	}
+	return ""
+}
+
+func ending(t *corev1.ContainerStateTerminated) string {
+	text := fmt.Sprintf("exit code %d", t.ExitCode)
+	if t.Reason != "" && t.Reason != "Error" {
+		text += " (" + t.Reason + ")"
+	}
+	return text
+}
