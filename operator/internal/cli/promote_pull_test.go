@@ -231,3 +231,13 @@ func TestPromote_FindsGatesThatAreKeptElsewhere(t *testing.T) {
 	r.promote("--to=prod", "--gate=gates", "--dry-run").must(t, 0, "gate gate-prod")
 	r.promote("--from=e2e", "--to=prod", "--dry-run").must(t, 3, "labels of namespace shop, which decide what Gate applies")
 }
+
+func TestPromote_NamesTheBranchThatIsInTheWay(t *testing.T) {
+	for _, c := range []struct{ there, branch string }{{"promote", "promote/prod"}, {"promote/prod/web", "promote/prod"}} {
+		r := newRoute(t)
+		r.git(t, "branch", c.there)
+		r.promote("--to=prod").must(t, 2, "branch "+c.branch+": Git has no room for it beside branch "+c.there+":")
+		r.git(t, "branch", "-d", c.there)
+		r.promote("--to=prod").must(t, 0)
+	}
+}
