@@ -241,3 +241,20 @@ func TestPromote_NamesTheBranchThatIsInTheWay(t *testing.T) {
 		r.promote("--to=prod").must(t, 0)
 	}
 }
+
+func TestPromote_TellsOfCommitsThatGoAlong(t *testing.T) {
+	h := newHub(t)
+	h.git(t, "push", "-q", "origin", "main")
+	h.git(t, "fetch", "-q", "origin")
+	if said := h.promote("--to=prod", "--dry-run"); strings.Contains(said.out, "go along") {
+		t.Errorf("none goes along: %s", said.out)
+	}
+	h.write(t, "overlays/dev/more.yaml", "a: b\n")
+	h.commitAll(t)
+	h.promote("--to=prod", "--dry-run").must(t, 0, "look at prod, commits: 1 that main of origin does not have go along")
+	h.git(t, "checkout", "-q", "-b", "feature")
+	h.promote("--to=prod", "--base=main", "--forge-url="+h.api).must(t, 0, "pull request 1 made")
+	if body := fmt.Sprint(h.pulls[0]["body"]); !strings.Contains(body, "**commits**") {
+		t.Error(body)
+	}
+}

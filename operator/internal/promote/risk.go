@@ -14,10 +14,10 @@ import (
 
 // Note is something to look at before a promotion is merged. It blocks nothing.
 type Note struct {
-	// Workload as namespace/name.
+	// Workload as namespace/name, or the environment where it is about more than one.
 	Workload string `json:"workload"`
 	// Area is one word: image, version, schema, storage, replicas, ports, secrets,
-	// variables, config or rollout.
+	// variables, config, rollout or commits.
 	Area string `json:"area"`
 	Text string `json:"text"`
 }
