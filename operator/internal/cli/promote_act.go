@@ -37,6 +37,7 @@ func (p *promoting) act(ctx context.Context) error {
 func (p *promoting) commit(ctx context.Context) error {
 	branch := p.branchName()
 	p.out.Branch = branch
+	var moved error
 	for range 2 {
 		have, err := p.repo.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", "refs/heads/"+branch+"^{commit}")
 		if err != nil && !repo.None(err) {
@@ -50,11 +51,14 @@ func (p *promoting) commit(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if !errors.Is(err, repo.ErrMoved) || branch == p.status.Branch {
+		if !errors.Is(err, repo.ErrMoved) {
 			return usage("%w", err)
 		}
+		if moved = err; branch == p.status.Branch {
+			break
+		}
 	}
-	return usage("branch %s: %w", branch, repo.ErrMoved)
+	return usage("%w; run the same command again", moved)
 }
 
 // take goes on with a branch that is there, if it holds this promotion and nothing else.

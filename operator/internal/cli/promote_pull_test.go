@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
 // hub is where a repository is pushed to, over Git's own protocol, and a forge that speaks
@@ -230,6 +232,19 @@ func TestPromote_FindsGatesThatAreKeptElsewhere(t *testing.T) {
 	r.promote("--from=dev", "--to=prod", "--gate=gates", "--dry-run").must(t, 1, "dev is not promoted to prod directly")
 	r.promote("--to=prod", "--gate=gates", "--dry-run").must(t, 0, "gate gate-prod")
 	r.promote("--from=e2e", "--to=prod", "--dry-run").must(t, 3, "labels of namespace shop, which decide what Gate applies")
+}
+
+func TestPromote_OfWhatMovedMeanwhileSaysWhatToDo(t *testing.T) {
+	for _, branch := range []string{"main", "promote/prod"} {
+		r := newRoute(t)
+		var once sync.Once
+		r.registry.Override(func(*http.Request) bool {
+			once.Do(func() { r.git(t, "commit", "-q", "--allow-empty", "-m", "by somebody else, while the Gate is asked") })
+			return false
+		}, testkit.Status(http.StatusInternalServerError))
+		r.promote("--to=prod", "--branch="+branch).must(t, 2, r.output(t, "rev-parse", "--short=12", "HEAD")+`" is checked out; run the same command again`)
+		r.promote("--to=prod", "--branch="+branch).must(t, 0, "committed")
+	}
 }
 
 func TestPromote_NamesTheBranchThatIsInTheWay(t *testing.T) {
