@@ -38,7 +38,8 @@ func attestCommand(s streams) *cobra.Command {
 beside the image in its registry. Of an image index it is about each image of it too.
 
 With --verdict, the JSON of sluice check, the policy digest and what was exempted are taken
-from there, and a verdict that blocks makes it evidence of a failure.
+from there, and a verdict that blocks makes it evidence of a failure. So does one that has
+violations and does not block, by a Gate in mode Warn or Audit.
 
 It is signed with --key: a file, whose password is in COSIGN_PASSWORD, or a URI of a key
 management service. With --keyless it is signed as who an identity token is of: that of
@@ -152,7 +153,8 @@ func (o *attestOptions) take(out *evidence.Summary, digest string) error {
 		if o.policyDigest == "" {
 			out.Policy.Digest = v.PolicyDigest
 		}
-		if v.Outcome.Blocks() {
+		// What a Gate only warns of, or looks at, did not pass, and the operator says so too.
+		if v.Outcome.Blocks() || len(v.Violations) > 0 {
 			out.Result = evidence.Failed
 		}
 		out.Exemptions = append(out.Exemptions, notary.Exemptions(v)...)

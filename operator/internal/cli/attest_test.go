@@ -145,8 +145,9 @@ func TestAttest_TakesFromTheVerdictWhatWasExemptedAndWhetherItBlocks(t *testing.
 	if err != nil {
 		t.Fatal(err)
 	}
+	violations := "[]"
 	verdict := func(outcome, digest string) string {
-		return file(t, "verdict.json", fmt.Appendf(nil, `[{"verdict":%q,"policyDigest":%q,"images":[{"image":"x","digest":%q}],
+		return file(t, "verdict.json", fmt.Appendf(nil, `[{"verdict":%q,"policyDigest":%q,"images":[{"image":"x","digest":%q}],"violations":`+violations+`,
 			"exemptions":[{"name":"hotfix","reason":"incident 4711","expires":"2099-01-01T00:00:00Z","policy":"signature","message":"not signed"}]}]`,
 			outcome, testkit.DigestOf("rules"), digest))
 	}
@@ -154,6 +155,10 @@ func TestAttest_TakesFromTheVerdictWhatWasExemptedAndWhetherItBlocks(t *testing.
 	attest := []string{"attest", image, "--environment=e2e", "--key=" + private}
 	command(t, cli.ExitUsage, "no verdict in it is about", append(attest, "--verdict="+verdict("Allow", testkit.DigestOf("other")))...)
 	command(t, cli.ExitPass, "FAILED in environment e2e", append(attest, "--verdict="+verdict("Deny", digest))...)
+	violations = `[{"policy":"signature","severity":"critical","message":"image has no signature"}]`
+	command(t, cli.ExitPass, "FAILED in environment e2e", append(attest, "--verdict="+verdict("Warn", digest))...)  // mode Warn
+	command(t, cli.ExitPass, "FAILED in environment e2e", append(attest, "--verdict="+verdict("Allow", digest))...) // mode Audit
+	violations = "[]"
 	command(t, cli.ExitDenied, "says that the image failed there", "history", image, "--gate="+gate)
 	command(t, cli.ExitPass, "PASSED in environment e2e", append(attest, "--verdict="+verdict("Allow", digest))...)
 	command(t, cli.ExitPass, "but for signature, by Exemption hotfix (incident 4711)", "history", image, "--gate="+gate)

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -151,12 +153,19 @@ func (o *historyOptions) demands(ctx context.Context, s streams) ([]gate.Config,
 	loader := trust.New(trust.Options{})
 	var configs []gate.Config
 	if len(o.gates) > 0 {
-		r, err := read(ctx, s, o.root, nil, o.gates, "")
+		// As check takes them: overlays of a fleet are clusters of their own, each with its Gate.
+		r, err := read(ctx, s, o.root, o.gates, nil, "")
 		if err != nil {
 			return nil, err
 		}
-		in := r.worlds[0] // what --gate names is one
-		configs = demandsOf(ctx, in.files.GateList, in.files, loader)
+		seen := []v1beta1.Gate{}
+		for _, w := range r.worlds {
+			gates := slices.DeleteFunc(slices.Clone(w.files.GateList), func(g v1beta1.Gate) bool {
+				return slices.ContainsFunc(seen, func(other v1beta1.Gate) bool { return reflect.DeepEqual(g, other) })
+			})
+			seen = append(seen, gates...)
+			configs = append(configs, demandsOf(ctx, gates, w.files, loader)...)
+		}
 	}
 	if len(o.keys) > 0 {
 		byKeys := gate.Config{Promotion: &gate.Promotion{}}
@@ -295,7 +304,9 @@ func (c chain) text(w io.Writer) error {
 	return err
 }
 
-// mermaid is a flow chart of the links. Environments are names that cannot break out of it.
+// mermaid is a flow chart of the links, and of the environments that there is evidence of.
+// Environments are names that cannot break out of it; what evidence calls one otherwise is
+// left out.
 func (c chain) mermaid(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")
@@ -305,6 +316,21 @@ func (c chain) mermaid(w io.Writer) error {
 			arrow = "-.->"
 		}
 		fmt.Fprintf(&b, "  %s %s|%s| %s\n", "env_"+l.From+"["+l.From+"]", arrow, l.Verdict, "env_"+l.To+"["+l.To+"]")
+	}
+	said := map[string]string{}
+	for _, s := range c.Evidence {
+		if evidence.ValidateEnvironment(s.Environment) != nil {
+			continue
+		}
+		by := "NOT VERIFIED"
+		if len(s.SignedBy) > 0 {
+			by = "verified"
+		}
+		said[s.Environment] += fmt.Sprintf("<br/>%s %s %s", s.Time, s.Result, by)
+	}
+	// What a node is called last is what it is called.
+	for _, environment := range slices.Sorted(maps.Keys(said)) {
+		fmt.Fprintf(&b, "  env_%s[\"%s%s\"]\n", environment, environment, said[environment])
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

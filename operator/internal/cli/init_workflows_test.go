@@ -76,3 +76,35 @@ func TestInit_ItsWorkflowsInstallTheCommand(t *testing.T) {
 		}
 	}
 }
+
+// A fleet that is new is denied in ci: what prod says of a pull request is to be known too,
+// beside its lines.
+func TestInit_ItsCheckAsksEveryGateAndAnnotates(t *testing.T) {
+	d := newDesk(t)
+	d.run("", "init", "@fleet", "--name=fleet-a", "--registry="+d.registry.Host()+"/shop", "--image="+d.image("signed"), "--key", "@key.pub", "--no-argocd").must(t, 0)
+	raw, err := os.ReadFile(filepath.Join(d.dir, "fleet", ".github", "workflows", "check.yml"))
+	must(t, err)
+	var w struct {
+		Jobs map[string]struct{ Steps []struct{ Name, Run string } }
+	}
+	must(t, yaml.Unmarshal(raw, &w))
+	bin := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(bin, "sluice"), []byte("#!/bin/sh\necho \"$@\"\nexit 1\n"), 0o755))
+	for _, step := range w.Jobs["check"].Steps {
+		if step.Name != "Ask the Gates" {
+			continue
+		}
+		c := exec.CommandContext(t.Context(), "bash", "-e", "-c", step.Run)
+		c.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+		out, err := c.Output()
+		want := ""
+		for _, e := range []string{"dev", "ci", "e2e", "prod"} {
+			want += "check overlays/" + e + " --format github\n"
+		}
+		if err == nil || string(out) != want {
+			t.Errorf("%v, and it ran %q, want %q", err, out, want)
+		}
+		return
+	}
+	t.Error("there is no such step")
+}

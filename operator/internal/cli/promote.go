@@ -160,6 +160,9 @@ func (o *promoteOptions) run(ctx context.Context, s streams) error {
 	if err := p.open(); err != nil {
 		return err
 	}
+	if err := p.along(ctx); err != nil {
+		return err
+	}
 	if err := p.judge(ctx); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/internal/forge"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/promote"
 	"github.com/sluice-dev/sluice/operator/internal/repo"
 )
 
@@ -36,6 +37,7 @@ func (p *promoting) act(ctx context.Context) error {
 func (p *promoting) commit(ctx context.Context) error {
 	branch := p.branchName()
 	p.out.Branch = branch
+	var moved error
 	for range 2 {
 		have, err := p.repo.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", "refs/heads/"+branch+"^{commit}")
 		if err != nil && !repo.None(err) {
@@ -49,11 +51,14 @@ func (p *promoting) commit(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if !errors.Is(err, repo.ErrMoved) || branch == p.status.Branch {
+		if !errors.Is(err, repo.ErrMoved) {
 			return usage("%w", err)
 		}
+		if moved = err; branch == p.status.Branch {
+			break
+		}
 	}
-	return usage("branch %s: %w", branch, repo.ErrMoved)
+	return usage("%w; run the same command again", moved)
 }
 
 // take goes on with a branch that is there, if it holds this promotion and nothing else.
@@ -101,11 +106,33 @@ func (p *promoting) same(ctx context.Context, commit string) (bool, error) {
 	return true, nil
 }
 
-// publish pushes and makes the pull request, or leaves the commands for it.
-func (p *promoting) publish(ctx context.Context) error {
+// along notes commits that go into the pull request beside the promotion, of which its text
+// says nothing else: those that the branch it goes into does not have at the remote, as far
+// as this clone knows.
+func (p *promoting) along(ctx context.Context) error {
 	if p.base == "" {
 		p.base = p.status.Branch
 	}
+	if p.base == "" || p.branchName() == p.base {
+		return nil
+	}
+	there := "refs/remotes/" + p.remote + "/" + p.base
+	if _, err := p.repo.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", there+"^{commit}"); err != nil {
+		return nil // nothing is known of it
+	}
+	n, err := p.repo.Line(ctx, "rev-list", "--count", there+".."+p.status.Head, "--")
+	if err != nil {
+		return usage("%w", err)
+	}
+	if n != "0" {
+		p.text.Notes = append(p.text.Notes, promote.Note{Workload: p.to, Area: "commits", Text: fmt.Sprintf(
+			"%s that %s of %s does not have go along, and nothing here tells what they change: push them first, or promote from what is there", n, p.base, forge.Masked(p.remote))})
+	}
+	return nil
+}
+
+// publish pushes and makes the pull request, or leaves the commands for it.
+func (p *promoting) publish(ctx context.Context) error {
 	target, err := p.target(ctx)
 	if err != nil {
 		return err

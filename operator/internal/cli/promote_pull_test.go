@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
 // hub is where a repository is pushed to, over Git's own protocol, and a forge that speaks
@@ -230,4 +232,44 @@ func TestPromote_FindsGatesThatAreKeptElsewhere(t *testing.T) {
 	r.promote("--from=dev", "--to=prod", "--gate=gates", "--dry-run").must(t, 1, "dev is not promoted to prod directly")
 	r.promote("--to=prod", "--gate=gates", "--dry-run").must(t, 0, "gate gate-prod")
 	r.promote("--from=e2e", "--to=prod", "--dry-run").must(t, 3, "labels of namespace shop, which decide what Gate applies")
+}
+
+func TestPromote_OfWhatMovedMeanwhileSaysWhatToDo(t *testing.T) {
+	for _, branch := range []string{"main", "promote/prod"} {
+		r := newRoute(t)
+		var once sync.Once
+		r.registry.Override(func(*http.Request) bool {
+			once.Do(func() { r.git(t, "commit", "-q", "--allow-empty", "-m", "by somebody else, while the Gate is asked") })
+			return false
+		}, testkit.Status(http.StatusInternalServerError))
+		r.promote("--to=prod", "--branch="+branch).must(t, 2, r.output(t, "rev-parse", "--short=12", "HEAD")+`" is checked out; run the same command again`)
+		r.promote("--to=prod", "--branch="+branch).must(t, 0, "committed")
+	}
+}
+
+func TestPromote_NamesTheBranchThatIsInTheWay(t *testing.T) {
+	for _, c := range []struct{ there, branch string }{{"promote", "promote/prod"}, {"promote/prod/web", "promote/prod"}} {
+		r := newRoute(t)
+		r.git(t, "branch", c.there)
+		r.promote("--to=prod").must(t, 2, "branch "+c.branch+": Git has no room for it beside branch "+c.there+":")
+		r.git(t, "branch", "-d", c.there)
+		r.promote("--to=prod").must(t, 0)
+	}
+}
+
+func TestPromote_TellsOfCommitsThatGoAlong(t *testing.T) {
+	h := newHub(t)
+	h.git(t, "push", "-q", "origin", "main")
+	h.git(t, "fetch", "-q", "origin")
+	if said := h.promote("--to=prod", "--dry-run"); strings.Contains(said.out, "go along") {
+		t.Errorf("none goes along: %s", said.out)
+	}
+	h.write(t, "overlays/dev/more.yaml", "a: b\n")
+	h.commitAll(t)
+	h.promote("--to=prod", "--dry-run").must(t, 0, "look at prod, commits: 1 that main of origin does not have go along")
+	h.git(t, "checkout", "-q", "-b", "feature")
+	h.promote("--to=prod", "--base=main", "--forge-url="+h.api).must(t, 0, "pull request 1 made")
+	if body := fmt.Sprint(h.pulls[0]["body"]); !strings.Contains(body, "**commits**") {
+		t.Error(body)
+	}
 }

@@ -72,7 +72,8 @@ type Summary struct {
 	// Inputs are the attestations that the verification took.
 	Inputs []Resource
 	Result Result
-	// Levels that were verified, at least one.
+	// Levels of SLSA that were verified. A statement has at least one: without any it says
+	// that none was evaluated, and of a failure that it is one, as the specification has it.
 	Levels []string
 	// Exemptions that it passed by.
 	Exemptions []Exemption
@@ -132,6 +133,17 @@ func (s Summary) validate() error {
 	return nil
 }
 
+// levels are the results that the specification knows for them.
+func (s Summary) levels() []string {
+	switch {
+	case s.Result == Failed:
+		return []string{string(Failed)}
+	case len(s.Levels) == 0:
+		return []string{"SLSA_BUILD_LEVEL_UNEVALUATED"}
+	}
+	return s.Levels
+}
+
 // Statement is the in-toto statement, as JSON: the same Summary gives the same bytes.
 func (s Summary) Statement() ([]byte, error) {
 	s.Time = s.Time.UTC().Truncate(time.Second)
@@ -149,7 +161,7 @@ func (s Summary) Statement() ([]byte, error) {
 	predicate := map[string]any{
 		"verifier": map[string]any{"id": s.Verifier}, "timeVerified": s.Time.Format(time.RFC3339), "resourceUri": s.Resource,
 		"policy": descriptor(s.Policy), "inputAttestations": inputs, "verificationResult": string(s.Result),
-		"verifiedLevels": append([]string{}, s.Levels...), exemptionsField: append([]Exemption{}, s.Exemptions...),
+		"verifiedLevels": s.levels(), exemptionsField: append([]Exemption{}, s.Exemptions...),
 	}
 	raw, err := json.Marshal(map[string]any{"_type": statementType, "subject": subjects, "predicateType": PredicateType, "predicate": predicate})
 	if err == nil && len(raw) > limits.EvidenceStatementBytes {

@@ -48,6 +48,25 @@ func TestSummary_ReadsBackWhatItWrote(t *testing.T) {
 	}
 }
 
+func TestSummary_SaysOfLevelsWhatTheSpecificationKnows(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Summary)
+		want   []string
+	}{
+		"as they were verified":  {func(*Summary) {}, []string{"SLSA_BUILD_LEVEL_2"}},
+		"nobody looked at any":   {func(s *Summary) { s.Levels = nil }, []string{"SLSA_BUILD_LEVEL_UNEVALUATED"}},
+		"a failure":              {func(s *Summary) { s.Result, s.Levels = Failed, nil }, []string{"FAILED"}},
+		"a failure has no level": {func(s *Summary) { s.Result = Failed }, []string{"FAILED"}},
+	} {
+		s := full()
+		c.change(&s)
+		read, err := Parse(statement(t, s))
+		if diff := cmp.Diff(c.want, read.Levels); diff != "" || err != nil {
+			t.Errorf("%s: %v %s", name, err, diff)
+		}
+	}
+}
+
 func TestSummary_RefusesToSayWhatNobodyCouldRead(t *testing.T) {
 	for name, change := range map[string]func(*Summary){
 		"no subject":             func(s *Summary) { s.Subjects = nil },

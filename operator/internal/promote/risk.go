@@ -14,10 +14,10 @@ import (
 
 // Note is something to look at before a promotion is merged. It blocks nothing.
 type Note struct {
-	// Workload as namespace/name.
+	// Workload as namespace/name, or the environment where it is about more than one.
 	Workload string `json:"workload"`
 	// Area is one word: image, version, schema, storage, replicas, ports, secrets,
-	// variables, config or rollout.
+	// variables, config, rollout or commits.
 	Area string `json:"area"`
 	Text string `json:"text"`
 }
@@ -73,11 +73,15 @@ func (n *notes) images(t Take) {
 	if want.Resolved {
 		n.add("image", "nothing pins it where it comes from: its digest is what tag %s led to just now", want.Image.TagToResolve())
 	}
-	switch version := t.Version(); {
-	case older(version, have.Version):
-		n.add("version", "%s is older than %s: data that the newer one wrote may not be read by it", version, have.Version)
-	case have.Version != "" && majorOf(version) != majorOf(have.Version):
-		n.add("version", "a new major version: from %s to %s", have.Version, version)
+	was, is := have.Version, t.Version()
+	if was == "" && versionForm.MatchString(have.Image.Tag) && versionForm.MatchString(want.Image.Tag) {
+		was, is = have.Image.Tag, want.Image.Tag // no version is set, and the tags are some
+	}
+	switch {
+	case older(is, was):
+		n.add("version", "%s is older than %s: data that the newer one wrote may not be read by it", is, was)
+	case was != "" && majorOf(is) != majorOf(was):
+		n.add("version", "a new major version: from %s to %s", was, is)
 	case have.Version != "" && want.Version == "":
 		n.add("version", "it stays %s, since that of the new image is not known", have.Version)
 	}

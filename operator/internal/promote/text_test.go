@@ -37,6 +37,13 @@ func take() promote.Take {
 	return promote.Take{Source: workload("shop/web", "a", "1.2.0"), Target: workload("shop/web", "b", "1.1.0")}
 }
 
+// tags of the target and of the source, of Workloads that have no version.
+func tags(was, is string) func(*promote.Take) {
+	return func(t *promote.Take) {
+		t.Target.Version, t.Target.Image.Tag, t.Source.Version, t.Source.Image.Tag = "", was, "", is
+	}
+}
+
 func noted(notes []promote.Note) string {
 	var out []string
 	for _, n := range notes {
@@ -81,6 +88,10 @@ func TestNotes(t *testing.T) {
 		"a release of its own candidate": {func(t *promote.Take) { t.Target.Version = "1.2.0-rc.1" }, same, same, same, []string{"!version:"}},
 		"back to a candidate":            {func(t *promote.Take) { t.Source.Version, t.Target.Version = "v1.2.0-rc.1", "1.2.0" }, same, same, same, []string{"v1.2.0-rc.1 is older than 1.2.0"}},
 		"a major version":                {func(t *promote.Take) { t.Source.Version = "2.0.0" }, same, same, same, []string{"a new major version: from 1.1.0 to 2.0.0"}},
+		"an older tag, without versions": {tags("v1.2.0", "1.1.9"), same, same, same, []string{"version: 1.1.9 is older than v1.2.0"}},
+		"a major tag, without versions":  {tags("1.2.0", "2.0.0"), same, same, same, []string{"version: a new major version: from 1.2.0 to 2.0.0"}},
+		"a newer tag, without versions":  {tags("1.2.0", "1.3.0"), same, same, same, []string{"!version:"}},
+		"tags that are no versions":      {tags("1234567", "1200000"), same, same, same, []string{"!version:"}},
 		"a version that nobody knows":    {func(t *promote.Take) { t.Source.Version = "" }, same, same, same, []string{"it stays 1.1.0"}},
 		"another repository":             {func(t *promote.Take) { t.Source.Image.Repository = "dev.example.com/web" }, same, same, same, []string{"the repository differs: dev.example.com/web"}},
 		"what nothing pins": {func(t *promote.Take) {

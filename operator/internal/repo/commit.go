@@ -203,9 +203,27 @@ func (r *Repository) move(ctx context.Context, branch, made, old string) error {
 		old = strings.Repeat("0", len(made))
 	}
 	if _, err := r.Run(ctx, nil, "update-ref", "-m", "sluice: commit", "refs/heads/"+branch, made, old); err != nil {
+		if other := r.beside(ctx, branch); other != "" {
+			return fmt.Errorf("branch %s: Git has no room for it beside branch %s: rename or delete that one, or choose another name", branch, other)
+		}
 		return fmt.Errorf("branch %s: %w: begin again from what is there now: %w", branch, ErrMoved, err)
 	}
 	return nil
+}
+
+// beside is a branch whose name is a folder of another one's, or the other way round: Git
+// keeps only one of such two. "" is none.
+func (r *Repository) beside(ctx context.Context, branch string) string {
+	for folder := path.Dir(branch); folder != "."; folder = path.Dir(folder) {
+		if _, err := r.Run(ctx, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", "refs/heads/"+folder); err == nil {
+			return folder
+		}
+	}
+	below, err := r.Line(ctx, "for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", "refs/heads/"+branch+"/")
+	if err != nil {
+		return ""
+	}
+	return below
 }
 
 // land moves the branch that is checked out, and takes index and work tree along. The

@@ -67,7 +67,8 @@ func TestCheck_WhatRanHereBeforeMayComeBack(t *testing.T) {
 			change: func(in *gate.Input) {
 				in.Gate.Promotion.Own = []gate.Authority{{Name: "prod-attestor", Unavailable: "no such Secret"}}
 			}},
-		"too old, beside what was not read": {held: []gate.Signature{before(nil), {Unread: &gate.Unread{Reason: "too large"}}}, want: gate.OutcomeError, says: "too large"},
+		"too old, beside what was not read":                  {held: []gate.Signature{before(nil), {Unread: &gate.Unread{Reason: "too large"}}}, want: gate.OutcomeError, says: "too large"},
+		"too old, and it ran here, beside what was not read": {held: []gate.Signature{before(nil), ran, {Unread: &gate.Unread{Reason: "too large"}}}, want: gate.OutcomeAllow},
 		"in time, while the key of here cannot be read": {held: []gate.Signature{signed(t, e2e, false, passed(nil))}, want: gate.OutcomeAllow,
 			change: func(in *gate.Input) {
 				in.Gate.Promotion.Own = []gate.Authority{{Name: "prod-attestor", Unavailable: "no such Secret"}}
