@@ -358,6 +358,29 @@ func TestJudge_VerifiesAnImageOnceForAllWhoAsk(t *testing.T) {
 	}
 }
 
+// Another Gate had more of the image read in between. What is kept of that must not show: the
+// verdict has to be that of a process which knows nothing.
+func TestJudge_SaysTheSameWhoeverAskedBefore(t *testing.T) {
+	s := newStand(t)
+	if err := s.other.SignTag(s.registry.Host()+"/shop/signed", s.digest); err != nil {
+		t.Fatal(err)
+	}
+	rule := &s.files.GateList[0].Spec.Images[0]
+	rule.Authorities = append(rule.Authorities, v1beta1.Authority{Name: "audit-key", Key: &v1beta1.PublicKey{Inline: s.other.PublicPEM}})
+	judge := gather.NewJudge(s.files, registry.New(registry.Options{}), trust.New(trust.Options{}))
+	said := func(require string) string {
+		rule.Require = new(intstr.FromString(require))
+		return string(judge.Workload(t.Context(), workload(s.image("signed")), nil).Verdicts[0].Canonical())
+	}
+	before, all := said("any"), said("all")
+	if !strings.Contains(all, `"authority":"audit-key,release-key"`) {
+		t.Fatalf("the second signature is not read: %s", all)
+	}
+	if after := said("any"); after != before {
+		t.Errorf("%s\nand with more in memory\n%s", before, after)
+	}
+}
+
 // A pod in the operator's namespace can have the keys that sign there, and the operator's
 // rights, and Gates come by the same merges as Workloads.
 func TestJudge_NoWorkloadRunsInTheOperatorsNamespace(t *testing.T) {
