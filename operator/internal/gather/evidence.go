@@ -89,6 +89,7 @@ func Evidence(ctx context.Context, from Registry, enough func(context.Context, *
 		}
 	}
 	want, _ := wanted(configs, *img)
+	told := disagreeing(ctx, from, ref, keys)
 	decides := func(so registry.Evidence) bool {
 		tried := *img
 		tried.Signatures, tried.Attestations, tried.Children = so.Signatures, so.Attestations, so.Children
@@ -99,6 +100,25 @@ func Evidence(ctx context.Context, from Registry, enough func(context.Context, *
 		unavailable(img, err)
 	}
 	img.Signatures, img.Attestations, img.Children = held.Signatures, held.Attestations, held.Children
+	img.TagDigest = <-told
+}
+
+// disagreeing looks at what the tag beside a digest stands for, while evidence is read. Only
+// the digest counts: a tag that is not there, or cannot be looked up, changes nothing.
+func disagreeing(ctx context.Context, from Registry, ref images.Reference, keys authn.Keychain) <-chan string {
+	told := make(chan string, 1)
+	if !ref.Pinned() || ref.Tag == "" {
+		close(told)
+		return told
+	}
+	go func() {
+		digest, err := from.Tagged(ctx, ref, keys)
+		if err != nil || digest == ref.Digest {
+			digest = ""
+		}
+		told <- digest
+	}()
+	return told
 }
 
 // unavailable notes why an image could not be looked up, and what the registry's client

@@ -358,6 +358,49 @@ func TestJudge_VerifiesAnImageOnceForAllWhoAsk(t *testing.T) {
 	}
 }
 
+// The digest is what is judged and pulled. Who reads the tag beside it should not be misled.
+func TestJudge_ReportsATagThatDisagreesWithItsDigest(t *testing.T) {
+	const says = "signature Deployment/shop/web spec.template.spec.containers[0].image: tag 1 stands for sha256:"
+	for title, c := range map[string]struct {
+		change   func(*stand) error
+		want     gate.Outcome
+		requests int
+	}{
+		"it agrees": {func(*stand) error { return nil }, gate.OutcomeAllow, 4},
+		"it was moved": {func(s *stand) error {
+			_, err := testkit.PushImage(s.image("signed"), "moved")
+			return err
+		}, gate.OutcomeWarn, 4},
+		"it is not there": {func(s *stand) error {
+			s.registry.Override(testkit.PathContains("/manifests/1"), testkit.Status(http.StatusNotFound))
+			return nil
+		}, gate.OutcomeAllow, 4},
+		"it cannot be looked up": {func(s *stand) error {
+			s.registry.Override(testkit.PathContains("/manifests/1"), testkit.Status(http.StatusForbidden))
+			return nil
+		}, gate.OutcomeAllow, 4},
+		"nothing is asked of the image": {func(s *stand) error {
+			s.files.GateList[0].Spec.Images[0].Require = new(intstr.FromString("none"))
+			return nil
+		}, gate.OutcomeAllow, 0},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newStand(t)
+			if err := c.change(s); err != nil {
+				t.Fatal(err)
+			}
+			s.registry.ResetCounts()
+			j := s.judge(workload(s.image("signed")+"@"+s.digest), nil)
+			if v := j.Verdicts[0]; v.Outcome != c.want || s.registry.Requests() != c.requests || v.Images[0].Digest != s.digest {
+				t.Errorf("%s after %d requests: %s", v.Outcome, s.registry.Requests(), findings(j))
+			}
+			if got := findings(j); strings.Contains(got, says) != (c.want == gate.OutcomeWarn) {
+				t.Error(got)
+			}
+		})
+	}
+}
+
 // Another Gate had more of the image read in between. What is kept of that must not show: the
 // verdict has to be that of a process which knows nothing.
 func TestJudge_SaysTheSameWhoeverAskedBefore(t *testing.T) {

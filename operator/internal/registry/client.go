@@ -151,6 +151,33 @@ func (c *Client) Resolve(ctx context.Context, ref images.Reference, kc authn.Key
 	})
 }
 
+// Tagged returns the digest that the tag of a reference stands for, also where a digest
+// stands beside it; "" where the registry has no such tag. It is for telling and not for
+// pulling, so that it is kept for limits.CacheTTL. A recording does not know it: nothing
+// vouches for where a tag pointed.
+func (c *Client) Tagged(ctx context.Context, ref images.Reference, kc authn.Keychain) (string, error) {
+	if ref.Tag == "" || c.offline != nil {
+		return "", nil
+	}
+	what := "tagged\x00" + ref.Tag
+	return inTurn(ctx, c, ref.Repository, kc, func(s *session) (string, error) {
+		if kept, ok := c.found.get(s.key(what), limits.CacheTTL); ok {
+			return kept.(string), nil
+		}
+		digest, err := share(ctx, c, s, what, func(ctx context.Context) (string, error) {
+			digest, err := s.resolve(ctx, ref.Tag)
+			if known := new(Error); errors.As(err, &known) && known.notFound() {
+				digest, err = "", nil
+			}
+			if err == nil {
+				c.found.put(s.key(what), digest, len(digest))
+			}
+			return digest, err
+		})
+		return digest, s.typed("look up tag "+ref.Tag, err)
+	})
+}
+
 func (c *Client) target(ctx context.Context, repository string, kc authn.Keychain) (name.Repository, []access, error) {
 	ref, err := images.Parse(repository)
 	if err != nil {

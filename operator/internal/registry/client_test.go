@@ -92,6 +92,39 @@ func TestClient_ResolvesAPinnedReferenceWithoutARequest(t *testing.T) {
 	}
 }
 
+func TestClient_TellsWhatATagBesideADigestStandsFor(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{})
+	clock := newFakeClock()
+	c := clock.client(Options{})
+	pinned := "@" + testkit.DigestOf("another")
+	s.ResetCounts()
+	tagged := func(suffix string) (string, int) {
+		t.Helper()
+		before := s.Requests()
+		digest, err := c.Tagged(t.Context(), s.ref(t, suffix), nil)
+		ok(t, err)
+		return digest, s.Requests() - before
+	}
+	for _, tc := range []struct {
+		suffix, want string
+		requests     int
+	}{{":1" + pinned, s.digest, 1}, {":1" + pinned, s.digest, 0}, {pinned, "", 0}, {":2" + pinned, "", 1}, {":2" + pinned, "", 0}} {
+		if got, n := tagged(tc.suffix); got != tc.want || n != tc.requests {
+			t.Errorf("%s: %q after %d requests", tc.suffix, got, n)
+		}
+	}
+	moved, err := testkit.PushImage(s.repository+":1", "moved")
+	ok(t, err)
+	clock.advance(limits.CacheTTL)
+	if got, n := tagged(":1" + pinned); got != moved || n == 0 {
+		t.Errorf("moved: %q after %d requests", got, n)
+	}
+	s.Override(nil, testkit.Status(http.StatusInternalServerError))
+	if got, err := c.Tagged(t.Context(), s.ref(t, ":3"+pinned), nil); err == nil || got != "" {
+		t.Errorf("a registry that fails: %q, %v", got, err)
+	}
+}
+
 func TestClient_ReadsTheManifestWhereHEADDoesNotTell(t *testing.T) {
 	isHead := func(r *http.Request) bool { return r.Method == http.MethodHead }
 	for title, answer := range map[string]http.Handler{
