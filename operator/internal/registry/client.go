@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -31,6 +32,9 @@ type Options struct {
 	// TokenHosts lists hosts, with or without port, of token servers that may be given
 	// credentials although they are at another site than the registry that names them.
 	TokenHosts []string
+	// Addresses may be dialled although they are link-local or of a metadata service: a
+	// registry is there. Redirects may lead there too.
+	Addresses []netip.Prefix
 	// Keychain for calls that bring none of their own; nil means no credentials.
 	Keychain authn.Keychain
 	// Google takes the credentials of the machine or the workload identity for gcr.io and
