@@ -389,6 +389,29 @@ func TestClient_HoldsContentOfTheRightSizeToItsDigest(t *testing.T) {
 	}
 }
 
+// A link that is passed by would make the first page look like all there is.
+func TestNextPage_FindsTheLinkAmongOthers(t *testing.T) {
+	for title, c := range map[string]struct {
+		links []string
+		query string
+	}{
+		"as it should be":             {[]string{`</v2/x?n=1>; rel="next"`}, "n=1"},
+		"without quotes or space":     {[]string{`</v2/x?n=1>;rel=next`}, "n=1"},
+		"after another parameter":     {[]string{`</v2/x?n=1>; title="a, b"; rel="next"`}, "n=1"},
+		"after another link":          {[]string{`</v2/x?n=0>; rel="prev", </v2/x?n=1>; rel="next"`}, "n=1"},
+		"in a header of its own":      {[]string{`</v2/x?n=0>; rel="prev"`, `</v2/x?n=1>; REL="next"`}, "n=1"},
+		"before another link":         {[]string{`</v2/x?n=1>; rel=next, </v2/x?n=9>; rel=last`}, "n=1"},
+		"no link at all":              {nil, ""},
+		"no link to the next":         {[]string{`</v2/x?n=0>; rel="prev"; title="next"`}, ""},
+		"one to what is no next page": {[]string{`</v2/x?n=0>; rel=nextto`}, ""},
+	} {
+		query, more, err := nextPage(&answer{header: http.Header{"Link": c.links}})
+		if err != nil || query != c.query || more != (c.query != "") {
+			t.Errorf("%s: %q, %t, %v", title, query, more, err)
+		}
+	}
+}
+
 func TestClient_FollowsThePagesOfReferrers(t *testing.T) {
 	page := func(w http.ResponseWriter, link string, entries []v1.Descriptor) {
 		if link != "" {

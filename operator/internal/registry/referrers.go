@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
@@ -76,12 +77,13 @@ func (s *session) referrersTag(ctx context.Context, digest string) ([]descriptor
 	return all, nil
 }
 
-var nextLink = regexp.MustCompile(`<([^>]+)>\s*;\s*rel="?next"?`)
+// nextLink is one of possibly several links, each with possibly several parameters.
+var nextLink = regexp.MustCompile(`(?i)<([^>]+)>(?:\s*;\s*[a-z*]+\s*=\s*(?:"[^"]*"|[^",;\s]+))*?\s*;\s*rel\s*=\s*(?:"next"|next(?:[\s,;]|$))`)
 
 // nextPage returns the query of the next page. Only the query is taken from the link:
 // where the list is was decided by us.
 func nextPage(a *answer) (query string, more bool, err error) {
-	link := a.header.Get("Link")
+	link := strings.Join(a.header.Values("Link"), ", ")
 	if link == "" {
 		return "", false, nil
 	}
