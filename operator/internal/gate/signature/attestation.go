@@ -316,8 +316,12 @@ func hasResult(predicateType string) bool {
 // it passed.
 func ownResult(predicateType string, predicate any) string {
 	if strings.HasPrefix(predicateType, predicateVerification) {
-		if result := text(predicate, "verificationResult"); result != "PASSED" {
-			return fmt.Sprintf("its verificationResult is %.40q and not PASSED", result)
+		field := "verificationResult"
+		if strings.HasPrefix(predicateType, predicateVerification+"v0.") {
+			field = "verification_result"
+		}
+		if result := text(predicate, field); result != "PASSED" {
+			return fmt.Sprintf("its %s is %.40q and not PASSED", field, result)
 		}
 	}
 	if isScan(predicateType) || strings.HasPrefix(predicateType, predicateTestResult) {
