@@ -149,7 +149,7 @@ func (j *Judge) judge(ctx context.Context, s *subject, known map[string]string) 
 	now := j.source.Now()
 	found := s.collect(gates)
 	if len(s.refused) == 0 && len(gates) > 0 {
-		j.evidence(ctx, s, gates, found, known, now.Unix())
+		defer j.evidence(ctx, s, gates, found, known, now.Unix())()
 	}
 	out := Judgement{Children: s.children, Digests: map[string]string{}, Secrets: s.secrets}
 	for _, i := range found {

@@ -56,7 +56,8 @@ func (c *Client) Evidence(ctx context.Context, repository, digest string, want g
 
 func (c *Client) evidence(ctx context.Context, s *session, digest string, want gate.Want, enough func(Evidence) bool) (Evidence, error) {
 	v := &view{enough: enough}
-	v.image = v.lookAt(c, s, digest, want, limits.EvidenceBytes)
+	v.image = v.lookAt(c, s, digest, want, shareOf(ctx))
+	v.image.shared = v.image.budget < limits.EvidenceBytes
 	if v.recall(ctx) {
 		c.lookups.WithLabelValues("hit").Inc()
 		return v.evidence(), nil
@@ -279,7 +280,7 @@ func (v *view) openIndex(ctx context.Context, online bool) error {
 	}
 	v.index = children != nil
 	for _, d := range children {
-		share := int64(limits.EvidenceBytes / len(children))
+		share := shareOf(ctx) / int64(len(children))
 		v.children = append(v.children, child{v.lookAt(l.c, l.s, d.Digest, gate.Want{Signatures: true}, share), d.Platform.String()})
 	}
 	return nil
