@@ -433,6 +433,17 @@ func TestClient_FollowsThePagesOfReferrers(t *testing.T) {
 			t.Errorf("got %v after %v", err, s.Counts())
 		}
 	})
+	t.Run("but not for more bytes than one page may have", func(t *testing.T) {
+		s := newShop(t, testkit.RegistryOptions{Referrers: true})
+		s.Override(testkit.PathContains("/referrers/"), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			page(w, "?n=1", junk(1, strings.Repeat("x", limits.ManifestBytes/3)))
+		}))
+		s.ResetCounts()
+		_, err := s.look(t.Context(), New(Options{}), nil)
+		if err == nil || !strings.Contains(err.Error(), "larger than 4194304 bytes (limits.ManifestBytes)") || s.Counts()["GET referrers"] != 3 {
+			t.Errorf("got %v after %v", err, s.Counts())
+		}
+	})
 	t.Run("but not round and round", func(t *testing.T) {
 		s := newShop(t, testkit.RegistryOptions{Referrers: true})
 		s.Override(testkit.PathContains("/referrers/"), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { page(w, "?n=1", nil) }))

@@ -27,6 +27,7 @@ func (s *session) referrersAPI(ctx context.Context, digest string) ([]descriptor
 		limit: limits.ManifestBytes, limitName: "limits.ManifestBytes", absent: noAPI,
 	}
 	var all []descriptor
+	bytes := 0
 	for range limits.ReferrerPages {
 		a, err := s.do(ctx, r)
 		if err != nil {
@@ -43,6 +44,10 @@ func (s *session) referrersAPI(ctx context.Context, digest string) ([]descriptor
 		}
 		if len(all)+len(page) > limits.ReferrersPerImage {
 			return nil, false, s.tooMany("limits.ReferrersPerImage", limits.ReferrersPerImage, "referrers")
+		}
+		// All pages together are no more than a registry without pages may send.
+		if bytes += len(a.body); bytes > limits.ManifestBytes {
+			return nil, false, s.failed(opReferrers, 0, r.tooLarge())
 		}
 		all = append(all, page...)
 		query, more, err := nextPage(a)
