@@ -154,16 +154,18 @@ func (c *Client) Resolve(ctx context.Context, ref images.Reference, kc authn.Key
 		digest, err := share(ctx, c, s, "resolve\x00"+tag, func(ctx context.Context) (string, error) {
 			return s.resolve(ctx, tag)
 		})
+		if err == nil && c.offline != nil {
+			c.offline.stoodFor(fullName(s.repo) + ":" + tag)
+		}
 		return digest, s.typed("look up tag "+tag, err)
 	})
 }
 
 // Tagged returns the digest that the tag of a reference stands for, also where a digest
 // stands beside it; "" where the registry has no such tag. It is for telling and not for
-// pulling, so that it is kept for limits.CacheTTL. A recording does not know it: nothing
-// vouches for where a tag pointed.
+// pulling, so that it is kept for limits.CacheTTL.
 func (c *Client) Tagged(ctx context.Context, ref images.Reference, kc authn.Keychain) (string, error) {
-	if ref.Tag == "" || c.offline != nil {
+	if ref.Tag == "" {
 		return "", nil
 	}
 	what := "tagged\x00" + ref.Tag

@@ -180,9 +180,6 @@ func (s *session) replayed(r request) (*answer, error) {
 	case got.Status != http.StatusOK && !slices.Contains(r.absent, got.Status):
 		return nil, s.failed(r.op, got.Status, nil)
 	}
-	if r.operation == opResolve && got.Status == http.StatusOK {
-		s.offline.stoodFor(fullName(s.repo) + ":" + r.path[len("manifests/"):])
-	}
 	header := http.Header{}
 	header.Set(digestHeader, got.Digest)
 	header.Set("Link", got.Link)
