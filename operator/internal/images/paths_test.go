@@ -31,6 +31,9 @@ func TestFindAt(t *testing.T) {
 		"no path":                     {"", "error"},
 		"a path with an index":        {"spec.runners[0].image", "error"},
 		"a path with an empty field":  {"spec..image", "error"},
+		"metadata":                    {"metadata.annotations.image", "error"},
+		"status":                      {"status.images[*]", "error"},
+		"a name that begins like it":  {"metadatas.image", "[]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := images.FindAt(obj, c.path)
