@@ -308,6 +308,28 @@ func TestJudge_LogsInWithThePullSecret(t *testing.T) {
 	}
 }
 
+// What a patch adds to the pod template is pulled with as well.
+func TestJudge_LogsInWithThePullSecretOfAPatch(t *testing.T) {
+	s := newStand(t)
+	s.registry.Override(func(r *http.Request) bool { user, _, _ := r.BasicAuth(); return user != "shop" }, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	auth := base64.StdEncoding.EncodeToString([]byte("shop:password"))
+	s.files.Secrets["shop/registry"] = map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths": {"` + s.registry.Host() + `": {"auth": "` + auth + `"}}}`)}
+	w := workload(s.image("signed"))
+	if j := s.judge(w, nil); j.Verdicts[0].Outcome != gate.OutcomeError || !strings.Contains(findings(j), "401 Unauthorized") {
+		t.Fatalf("without it: %s", findings(j))
+	}
+	w.Spec.Patches = []v1beta1.Patch{{
+		Target: &v1beta1.PatchTarget{Kind: "Deployment"},
+		Patch:  `[{"op": "add", "path": "/spec/template/spec/imagePullSecrets", "value": [{"name": "registry"}]}]`,
+	}}
+	if j := s.judge(w, nil); j.Blocked() {
+		t.Error(findings(j))
+	}
+}
+
 func TestEvidence_OfAnImageThatCannotBeRead(t *testing.T) {
 	s := newStand(t)
 	img := gate.Image{Ref: "a b"}
