@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/internal/analysis"
 	"github.com/sluice-dev/sluice/operator/internal/controller/workload"
+	"github.com/sluice-dev/sluice/operator/internal/registry"
 )
 
 // config is the flags, validated.
@@ -46,6 +48,7 @@ type config struct {
 	insecure        []string
 	registryCAFiles []string
 	tokenHosts      []string
+	addresses       []netip.Prefix
 	google          bool
 	amazon          bool
 	azure           bool
@@ -83,7 +86,7 @@ func (h help) Error() string { return string(h) }
 
 func parse(args []string, getenv func(string) string) (config, error) {
 	var c config
-	var mirrors, insecure, hosts, cas, tokenHosts list
+	var mirrors, insecure, hosts, cas, tokenHosts, addresses list
 	var shard string
 	flags := flag.NewFlagSet("manager", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -109,6 +112,7 @@ func parse(args []string, getenv func(string) string) (config, error) {
 	flags.Float64Var(&c.qps, "kube-api-qps", 50, "requests per second to the API server; twice as many in a burst")
 	flags.Var(&mirrors, "registry-mirror", "HOST=HOST:PORT to dial in place of a registry host (repeatable)")
 	flags.Var(&tokenHosts, "registry-token-host", "host of a token server that may be given credentials although it is at another site than its registry (repeatable)")
+	flags.Var(&addresses, "registry-allow-address", "IP or CIDR of a registry at a link-local or metadata address, which is not dialled otherwise (repeatable)")
 	flags.BoolVar(&c.google, "google-credentials", false, "read gcr.io and pkg.dev with the credentials of the workload identity or the machine")
 	flags.BoolVar(&c.amazon, "amazon-credentials", false, "read private registries of Amazon ECR with the credentials of the workload identity or the machine")
 	flags.BoolVar(&c.azure, "azure-credentials", false, "read azurecr.io, azurecr.cn and azurecr.us with the credentials of the workload identity or the machine")
@@ -133,6 +137,9 @@ func parse(args []string, getenv func(string) string) (config, error) {
 	}
 	if c.mirrors, err = parseMirrors(mirrors); err != nil {
 		return c, err
+	}
+	if c.addresses, err = registry.ParseAddresses(addresses); err != nil {
+		return c, fmt.Errorf("--registry-allow-address: %w", err)
 	}
 	return c, c.validate(flags.Args())
 }

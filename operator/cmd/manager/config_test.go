@@ -47,7 +47,7 @@ func TestParse_TakesTheDefaults(t *testing.T) {
 func TestParse_TakesRepeatedFlags(t *testing.T) {
 	c, err := parse([]string{
 		"--namespace=ops", "--webhook-host=a.example.com", "--webhook-host=127.0.0.1", "--insecure-registry=registry.local:5000",
-		"--registry-token-host=auth.example.com", "--google-credentials", "--amazon-credentials", "--azure-credentials", "--registry-mirror=registry.example.com=127.0.0.1:5000", "--registry-mirror=other.example.com=[::1]:5000",
+		"--registry-token-host=auth.example.com", "--registry-allow-address=169.254.20.10", "--registry-allow-address=fe80::/64", "--google-credentials", "--amazon-credentials", "--azure-credentials", "--registry-mirror=registry.example.com=127.0.0.1:5000", "--registry-mirror=other.example.com=[::1]:5000",
 	}, environment("sluice-system"))
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestParse_TakesRepeatedFlags(t *testing.T) {
 	if diff := cmp.Diff(want, c.mirrors); diff != "" {
 		t.Error(diff)
 	}
-	if c.namespace != "ops" || len(c.webhookHosts()) != 4 || len(c.insecure) != 1 || len(c.tokenHosts) != 1 || !c.google || !c.amazon || !c.azure {
+	if c.namespace != "ops" || len(c.webhookHosts()) != 4 || len(c.insecure) != 1 || len(c.tokenHosts) != 1 || len(c.addresses) != 2 || !c.google || !c.amazon || !c.azure {
 		t.Errorf("%+v", c)
 	}
 }
@@ -107,6 +107,7 @@ func TestParse_SaysWhatIsWrong(t *testing.T) {
 		"a mirror to no host":       {[]string{"--registry-mirror=a.example.com=:5000"}, "write HOST=HOST:PORT"},
 		"a mirror of a URL":         {[]string{"--registry-mirror=https://a.example.com=127.0.0.1:5000"}, "write HOST=HOST:PORT"},
 		"two mirrors of a host":     {[]string{"--registry-mirror=a=127.0.0.1:1", "--registry-mirror=a=127.0.0.1:2"}, "has a mirror already, 127.0.0.1:1"},
+		"an address by name":        {[]string{"--registry-allow-address=metadata.example.com"}, "--registry-allow-address: \"metadata.example.com\" is no IP address"},
 		"an insecure URL":           {[]string{"--insecure-registry=http://a.example.com"}, "write HOST or HOST:PORT"},
 		"an empty host":             {[]string{"--webhook-host="}, "--webhook-host is empty"},
 	} {

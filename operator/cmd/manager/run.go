@@ -292,6 +292,6 @@ func newRegistry(c config) (*registry.Client, error) {
 		return nil, fmt.Errorf("--registry-ca-file: %w", err)
 	}
 	return registry.New(registry.Options{
-		Mirrors: c.mirrors, Insecure: c.insecure, TokenHosts: c.tokenHosts, Google: c.google, Amazon: c.amazon, Azure: c.azure, Transport: transport,
+		Mirrors: c.mirrors, Insecure: c.insecure, TokenHosts: c.tokenHosts, Addresses: c.addresses, Google: c.google, Amazon: c.amazon, Azure: c.azure, Transport: transport,
 	}), nil
 }

@@ -78,6 +78,13 @@ func (a *asked) Resolve(ctx context.Context, ref images.Reference, keys authn.Ke
 	return digest, err
 }
 
+// Tagged implements gather.Registry.
+func (a *asked) Tagged(ctx context.Context, ref images.Reference, keys authn.Keychain) (string, error) {
+	digest, err := a.from.Tagged(ctx, ref, keys)
+	a.note(fact{Reference: &ref, Answer: digest}, keys, err)
+	return digest, err
+}
+
 // Bundle implements gather.Registry.
 func (a *asked) Bundle(ctx context.Context, repository, digest string, keys authn.Keychain) (bundle.Content, error) {
 	read := func() (bundle.Content, error) { return a.from.Bundle(ctx, repository, digest, keys) }
@@ -165,7 +172,11 @@ func hold(ctx context.Context, from gather.Registry, facts []fact) bool {
 
 func (f fact) holds(ctx context.Context, from gather.Registry) bool {
 	if f.Reference != nil {
-		digest, err := from.Resolve(ctx, *f.Reference, nil)
+		ask := from.Resolve
+		if f.Reference.Pinned() {
+			ask = from.Tagged
+		}
+		digest, err := ask(ctx, *f.Reference, nil)
 		return err == nil && digest == f.Answer
 	}
 	if f.Bundle {

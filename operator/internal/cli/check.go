@@ -21,6 +21,7 @@ type registryFlags struct {
 	mirrors    map[string]string
 	insecure   []string
 	tokenHosts []string
+	addresses  []string
 	caFiles    []string
 	google     bool
 	amazon     bool
@@ -31,6 +32,7 @@ func (f *registryFlags) register(c *cobra.Command) {
 	c.Flags().StringToStringVar(&f.mirrors, "registry-mirror", nil, "HOST=HOST:PORT to dial in place of a registry host")
 	c.Flags().StringSliceVar(&f.insecure, "insecure-registry", nil, "registry host where plain HTTP is allowed; loopback always is")
 	c.Flags().StringSliceVar(&f.tokenHosts, "registry-token-host", nil, "host of a token server that may be given credentials although it is at another site than its registry")
+	c.Flags().StringSliceVar(&f.addresses, "registry-allow-address", nil, "IP or CIDR of a registry at a link-local or metadata address, which is not dialled otherwise")
 	c.Flags().StringSliceVar(&f.caFiles, "registry-ca-file", nil, "PEM file with a further certificate authority for registries")
 	c.Flags().BoolVar(&f.google, "google-credentials", false, "where the docker login has nothing for gcr.io and pkg.dev: Google's credentials of this machine")
 	c.Flags().BoolVar(&f.amazon, "amazon-credentials", false, "where it has nothing for private registries of Amazon ECR: Amazon's credentials of this machine")
@@ -51,8 +53,12 @@ func (f *registryFlags) options() (registry.Options, error) {
 	if err != nil {
 		return registry.Options{}, usage("--registry-ca-file: %w", err)
 	}
+	addresses, err := registry.ParseAddresses(f.addresses)
+	if err != nil {
+		return registry.Options{}, usage("--registry-allow-address: %w", err)
+	}
 	return registry.Options{
-		Mirrors: f.mirrors, Insecure: f.insecure, TokenHosts: f.tokenHosts, Keychain: authn.DefaultKeychain, Transport: transport,
+		Mirrors: f.mirrors, Insecure: f.insecure, TokenHosts: f.tokenHosts, Addresses: addresses, Keychain: authn.DefaultKeychain, Transport: transport,
 		Google: f.google, Amazon: f.amazon, Azure: f.azure,
 	}, nil
 }

@@ -68,7 +68,7 @@ func TestCheck_OverlaysWithGatesAreApart(t *testing.T) {
 	pins := filepath.Join(d.dir, "fleet/overlays/prod/images/kustomization.yaml")
 	signed, err := os.ReadFile(pins)
 	must(t, err)
-	unsigned, err := testkit.PushImage(d.image("signed"), "another, which nobody signed")
+	unsigned, err := testkit.PushImage(d.image("signed")+".1", "another, which nobody signed")
 	must(t, err)
 	d.write(t, "fleet/overlays/prod/images/kustomization.yaml", regexp.MustCompile(`sha256:[0-9a-f]{64}`).ReplaceAllString(string(signed), unsigned))
 	all := d.inEach("check", "@fleet/overlays/")

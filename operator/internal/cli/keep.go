@@ -108,7 +108,7 @@ func (o *checkOptions) asking(paths []string) ([]byte, error) {
 	}
 	return json.Marshal(asking{
 		Program: built, Here: here, Paths: paths, Gates: o.gates, Root: o.root, Format: o.format,
-		Registry: fmt.Sprintf("%q %q %q %q %v %v %v", o.mirrors, o.insecure, o.tokenHosts, o.caFiles, o.google, o.amazon, o.azure),
+		Registry: fmt.Sprintf("%q %q %q %q %q %v %v %v", o.mirrors, o.insecure, o.tokenHosts, o.addresses, o.caFiles, o.google, o.amazon, o.azure),
 	})
 }
 

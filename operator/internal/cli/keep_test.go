@@ -167,6 +167,21 @@ func TestCheck_JudgesAgainWhatChanged(t *testing.T) {
 	}
 }
 
+func TestCheck_JudgesAgainWhenTheTagBesideADigestMoves(t *testing.T) {
+	k := newKept(t)
+	ref, err := name.ParseReference(k.image("signed"))
+	must(t, err)
+	image, err := remote.Head(ref)
+	must(t, err)
+	k.write(t, "in/web.yaml", head+k.image("signed")+"@"+image.Digest.String()+"\n")
+	must(t, os.Remove(k.path("in/sub/other.yaml")))
+	k.again().must(t, 0, "1 judged: 1 allowed")
+	k.again().must(t, 0, unchanged)
+	_, err = testkit.PushImage(k.image("signed"), "moved")
+	must(t, err)
+	k.again().must(t, 0, "1 with warnings", "[low] signature", "stands for sha256:")
+}
+
 // A link within an overlay counts for where it leads.
 func TestCheck_FollowsALinkAnew(t *testing.T) {
 	k := newKept(t)

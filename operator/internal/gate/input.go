@@ -218,6 +218,9 @@ type Image struct {
 	Locations []Location
 	// Digest that Ref stands for, "sha256:<hex>"; empty when it was not resolved.
 	Digest string
+	// TagDigest is what Tag stands for in the registry, where Ref names another digest beside
+	// it; empty where they agree or that is not known. Nothing is pulled by it.
+	TagDigest string
 	// Signatures that the registry holds for Digest, not yet verified.
 	Signatures []Signature
 	// Attestations that the registry holds for Digest, not yet verified.

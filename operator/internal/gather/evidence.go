@@ -18,8 +18,9 @@ import (
 )
 
 // evidence fills in digest, signatures and attestations of every image that a Gate asks
-// about, side by side: the round trips to the registry are what a decision waits for.
-func (j *Judge) evidence(ctx context.Context, s *subject, gates []read, found []gate.Image, known map[string]string, now int64) {
+// about, side by side: the round trips to the registry are what a decision waits for. over
+// has to be called when the decision was made.
+func (j *Judge) evidence(ctx context.Context, s *subject, gates []read, found []gate.Image, known map[string]string, now int64) (over func()) {
 	fetch(ctx, j.keys, gates, found)
 	configs := make([]gate.Config, 0, len(gates))
 	for _, g := range gates {
@@ -32,8 +33,9 @@ func (j *Judge) evidence(ctx context.Context, s *subject, gates []read, found []
 		}
 	}
 	if len(toRead) == 0 {
-		return // and no Secret or ServiceAccount is read
+		return func() {} // and no Secret or ServiceAccount is read
 	}
+	ctx, over = registry.InTurn(ctx, len(toRead))
 	keys, err := j.keychain(ctx, s)
 	enough := func(ctx context.Context, image *gate.Image) bool {
 		return j.signatures.Enough(ctx, configs, image) && j.promotion.Enough(ctx, configs, image, now)
@@ -47,6 +49,7 @@ func (j *Judge) evidence(ctx context.Context, s *subject, gates []read, found []
 		all.Go(func() { Evidence(ctx, j.registry, enough, configs, img, known, keys) })
 	}
 	all.Wait()
+	return over
 }
 
 // wanted is what all Gates together ask of the registry about an image.
@@ -89,6 +92,7 @@ func Evidence(ctx context.Context, from Registry, enough func(context.Context, *
 		}
 	}
 	want, _ := wanted(configs, *img)
+	told := disagreeing(ctx, from, ref, keys)
 	decides := func(so registry.Evidence) bool {
 		tried := *img
 		tried.Signatures, tried.Attestations, tried.Children = so.Signatures, so.Attestations, so.Children
@@ -99,6 +103,25 @@ func Evidence(ctx context.Context, from Registry, enough func(context.Context, *
 		unavailable(img, err)
 	}
 	img.Signatures, img.Attestations, img.Children = held.Signatures, held.Attestations, held.Children
+	img.TagDigest = <-told
+}
+
+// disagreeing looks at what the tag beside a digest stands for, while evidence is read. Only
+// the digest counts: a tag that is not there, or cannot be looked up, changes nothing.
+func disagreeing(ctx context.Context, from Registry, ref images.Reference, keys authn.Keychain) <-chan string {
+	told := make(chan string, 1)
+	if !ref.Pinned() || ref.Tag == "" {
+		close(told)
+		return told
+	}
+	go func() {
+		digest, err := from.Tagged(ctx, ref, keys)
+		if err != nil || digest == ref.Digest {
+			digest = ""
+		}
+		told <- digest
+	}()
+	return told
 }
 
 // unavailable notes why an image could not be looked up, and what the registry's client

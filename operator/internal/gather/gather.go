@@ -26,6 +26,8 @@ import (
 type Registry interface {
 	// Resolve returns the digest that a reference stands for, as "sha256:<hex>".
 	Resolve(ctx context.Context, ref images.Reference, keys authn.Keychain) (string, error)
+	// Tagged returns the digest that the tag beside a digest stands for, "" for none.
+	Tagged(ctx context.Context, ref images.Reference, keys authn.Keychain) (string, error)
 	// Evidence returns what the registry holds for one digest, none being no error. enough
 	// is asked before older formats are looked at.
 	Evidence(ctx context.Context, repository, digest string, want gate.Want, enough func(registry.Evidence) bool, keys authn.Keychain) (registry.Evidence, error)
@@ -147,7 +149,7 @@ func (j *Judge) judge(ctx context.Context, s *subject, known map[string]string) 
 	now := j.source.Now()
 	found := s.collect(gates)
 	if len(s.refused) == 0 && len(gates) > 0 {
-		j.evidence(ctx, s, gates, found, known, now.Unix())
+		defer j.evidence(ctx, s, gates, found, known, now.Unix())()
 	}
 	out := Judgement{Children: s.children, Digests: map[string]string{}, Secrets: s.secrets}
 	for _, i := range found {

@@ -308,6 +308,28 @@ func TestJudge_LogsInWithThePullSecret(t *testing.T) {
 	}
 }
 
+// What a patch adds to the pod template is pulled with as well.
+func TestJudge_LogsInWithThePullSecretOfAPatch(t *testing.T) {
+	s := newStand(t)
+	s.registry.Override(func(r *http.Request) bool { user, _, _ := r.BasicAuth(); return user != "shop" }, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	auth := base64.StdEncoding.EncodeToString([]byte("shop:password"))
+	s.files.Secrets["shop/registry"] = map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths": {"` + s.registry.Host() + `": {"auth": "` + auth + `"}}}`)}
+	w := workload(s.image("signed"))
+	if j := s.judge(w, nil); j.Verdicts[0].Outcome != gate.OutcomeError || !strings.Contains(findings(j), "401 Unauthorized") {
+		t.Fatalf("without it: %s", findings(j))
+	}
+	w.Spec.Patches = []v1beta1.Patch{{
+		Target: &v1beta1.PatchTarget{Kind: "Deployment"},
+		Patch:  `[{"op": "add", "path": "/spec/template/spec/imagePullSecrets", "value": [{"name": "registry"}]}]`,
+	}}
+	if j := s.judge(w, nil); j.Blocked() {
+		t.Error(findings(j))
+	}
+}
+
 func TestEvidence_OfAnImageThatCannotBeRead(t *testing.T) {
 	s := newStand(t)
 	img := gate.Image{Ref: "a b"}
@@ -355,6 +377,72 @@ func TestJudge_VerifiesAnImageOnceForAllWhoAsk(t *testing.T) {
 	s.files.GateList[0].Spec.Images[0].Authorities[0].Key.Inline = s.other.PublicPEM
 	if j := judge.Workload(t.Context(), workload(s.image("signed")), nil); !j.Blocked() {
 		t.Error("what the old key signed is accepted")
+	}
+}
+
+// The digest is what is judged and pulled. Who reads the tag beside it should not be misled.
+func TestJudge_ReportsATagThatDisagreesWithItsDigest(t *testing.T) {
+	const says = "signature Deployment/shop/web spec.template.spec.containers[0].image: tag 1 stands for sha256:"
+	for title, c := range map[string]struct {
+		change   func(*stand) error
+		want     gate.Outcome
+		requests int
+	}{
+		"it agrees": {func(*stand) error { return nil }, gate.OutcomeAllow, 4},
+		"it was moved": {func(s *stand) error {
+			_, err := testkit.PushImage(s.image("signed"), "moved")
+			return err
+		}, gate.OutcomeWarn, 4},
+		"it is not there": {func(s *stand) error {
+			s.registry.Override(testkit.PathContains("/manifests/1"), testkit.Status(http.StatusNotFound))
+			return nil
+		}, gate.OutcomeAllow, 4},
+		"it cannot be looked up": {func(s *stand) error {
+			s.registry.Override(testkit.PathContains("/manifests/1"), testkit.Status(http.StatusForbidden))
+			return nil
+		}, gate.OutcomeAllow, 4},
+		"nothing is asked of the image": {func(s *stand) error {
+			s.files.GateList[0].Spec.Images[0].Require = new(intstr.FromString("none"))
+			return nil
+		}, gate.OutcomeAllow, 0},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newStand(t)
+			if err := c.change(s); err != nil {
+				t.Fatal(err)
+			}
+			s.registry.ResetCounts()
+			j := s.judge(workload(s.image("signed")+"@"+s.digest), nil)
+			if v := j.Verdicts[0]; v.Outcome != c.want || s.registry.Requests() != c.requests || v.Images[0].Digest != s.digest {
+				t.Errorf("%s after %d requests: %s", v.Outcome, s.registry.Requests(), findings(j))
+			}
+			if got := findings(j); strings.Contains(got, says) != (c.want == gate.OutcomeWarn) {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+// Another Gate had more of the image read in between. What is kept of that must not show: the
+// verdict has to be that of a process which knows nothing.
+func TestJudge_SaysTheSameWhoeverAskedBefore(t *testing.T) {
+	s := newStand(t)
+	if err := s.other.SignTag(s.registry.Host()+"/shop/signed", s.digest); err != nil {
+		t.Fatal(err)
+	}
+	rule := &s.files.GateList[0].Spec.Images[0]
+	rule.Authorities = append(rule.Authorities, v1beta1.Authority{Name: "audit-key", Key: &v1beta1.PublicKey{Inline: s.other.PublicPEM}})
+	judge := gather.NewJudge(s.files, registry.New(registry.Options{}), trust.New(trust.Options{}))
+	said := func(require string) string {
+		rule.Require = new(intstr.FromString(require))
+		return string(judge.Workload(t.Context(), workload(s.image("signed")), nil).Verdicts[0].Canonical())
+	}
+	before, all := said("any"), said("all")
+	if !strings.Contains(all, `"authority":"audit-key,release-key"`) {
+		t.Fatalf("the second signature is not read: %s", all)
+	}
+	if after := said("any"); after != before {
+		t.Errorf("%s\nand with more in memory\n%s", before, after)
 	}
 }
 

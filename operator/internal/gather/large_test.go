@@ -1,6 +1,7 @@
 package gather_test
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,8 +10,11 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/registry"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
+	"github.com/sluice-dev/sluice/operator/internal/trust"
 )
 
 const (
@@ -185,5 +189,43 @@ func TestJudge_AScanThatCannotBeRead(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Whoever may push can store as much beside each image as is read of one. What is read for
+// one object stays within bounds all the same, or a few pods would end the process.
+func TestJudge_ImagesOfAnObjectShareWhatIsRead(t *testing.T) {
+	s := newStand(t)
+	s.files.GateList[0].Spec.Match.Kinds = []v1beta1.JudgedKind{"Pod"}
+	blob := bytes.Repeat([]byte("x"), limits.SignatureBlobBytes)
+	var containers []any
+	for image := range 6 {
+		repository := fmt.Sprintf("%s/shop/junk-%d", s.registry.Host(), image)
+		digest, err := testkit.PushImage(repository+":1", "junk")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 {
+			copy(blob, fmt.Sprintf("%2d", i))
+			if err := testkit.StoreBundle(repository, digest, blob, testkit.PredicateSign); err != nil {
+				t.Fatal(err)
+			}
+		}
+		containers = append(containers, map[string]any{"name": "app", "image": repository + "@" + digest})
+	}
+	judge := gather.NewJudge(s.files, registry.New(registry.Options{}), trust.New(trust.Options{}))
+	read := func(containers []any) (gather.Judgement, int) {
+		s.registry.ResetCounts()
+		j := judge.Object(t.Context(), map[string]any{
+			"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "web", "namespace": "shop"}, "spec": map[string]any{"containers": containers},
+		}, "shop")
+		return j, s.registry.Counts()["GET blobs"]
+	}
+	if j, n := read(containers); n<<20 > limits.ObjectEvidenceBytes || j.Verdicts[0].Outcome != gate.OutcomeError || !strings.Contains(findings(j), "(limits.ObjectEvidenceBytes)") {
+		t.Errorf("%d MiB are read: %s: %s", n, j.Verdicts[0].Outcome, findings(j))
+	}
+	// Alone the image has all that there is for one, and the turn of the first is over.
+	if j, n := read(append(containers[:1:1], map[string]any{"name": "b", "image": s.image("signed")})); n < 4 || j.Verdicts[0].Outcome != gate.OutcomeDeny {
+		t.Errorf("%d MiB are read: %s", n, findings(j))
 	}
 }

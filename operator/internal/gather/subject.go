@@ -60,6 +60,13 @@ func ofWorkload(w *v1beta1.Workload) (*subject, error) {
 	if s.children, err = render.Children(w); err != nil {
 		s.refused = append(s.refused, notRendered(s.ref, err))
 	}
+	for _, child := range s.children {
+		for _, name := range pullSecretsOf(images.PodSpec(child)) { // a patch may name more
+			if !slices.Contains(s.pullSecrets, name) {
+				s.pullSecrets = append(s.pullSecrets, name)
+			}
+		}
+	}
 	s.secrets = Secrets(s.content, s.children...)
 	return s, nil
 }
@@ -84,14 +91,22 @@ func ofObject(obj map[string]any, namespace string) *subject {
 	if pod := images.PodSpec(obj); pod != nil {
 		// Without one the pods run as "default", and have its image pull Secrets.
 		s.account = cmp.Or(text(pod, "serviceAccountName"), "default")
-		refs, _ := pod["imagePullSecrets"].([]any)
-		for _, r := range refs {
-			if ref, ok := r.(map[string]any); ok {
-				s.pullSecrets = append(s.pullSecrets, text(ref, "name"))
-			}
-		}
+		s.pullSecrets = pullSecretsOf(pod)
 	}
 	return s
+}
+
+// pullSecretsOf a pod spec, which may be nil.
+func pullSecretsOf(pod map[string]any) []string {
+	var names []string
+	refs, _ := pod["imagePullSecrets"].([]any)
+	for _, r := range refs {
+		ref, _ := r.(map[string]any)
+		if name, ok := ref["name"].(string); ok && name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // namespaced says whether the object is in a namespace, or ought to be: kinds that are

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gate/policy"
 	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
 	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/trust"
 	"github.com/sluice-dev/sluice/operator/internal/window"
 )
 
@@ -153,6 +154,10 @@ func validateAuthority(a v1beta1.Authority, at *field.Path) field.ErrorList {
 	case a.Key != nil && a.Key.Inline != "":
 		if err := signature.ValidateKey(a.Key.Inline); err != nil {
 			return field.ErrorList{field.Invalid(at.Child("key", "inline"), "(not shown)", err.Error())}
+		}
+	case a.Key != nil && a.Key.KMS != "":
+		if err := trust.ValidateKMS(a.Key.KMS); err != nil {
+			return field.ErrorList{field.Invalid(at.Child("key", "kms"), a.Key.KMS, err.Error())}
 		}
 	case a.Keyless != nil:
 		return validateKeyless(*a.Keyless, at.Child("keyless"))

@@ -50,6 +50,12 @@ func TestValidateGate(t *testing.T) {
 		"an empty pattern": {func(g *v1beta1.Gate) { g.Spec.Images[0].Match = "" }, []string{"spec.images[0].match"}},
 		"a key that is none": {func(g *v1beta1.Gate) { g.Spec.Images[0].Authorities[0].Key.Inline = "top secret" },
 			[]string{"spec.images[0].authorities[0].key.inline", "(not shown)"}},
+		"a key in a service that nobody asks": {func(g *v1beta1.Gate) {
+			g.Spec.Images[0].Authorities[0].Key = &v1beta1.PublicKey{KMS: "awskms:///alias/release"}
+		}, []string{"spec.images[0].authorities[0].key.kms", "there are hashivault://"}},
+		"a key in Vault": {func(g *v1beta1.Gate) {
+			g.Spec.Images[0].Authorities[0].Key = &v1beta1.PublicKey{KMS: "hashivault://release"}
+		}, nil},
 		"one name for two authorities": {func(g *v1beta1.Gate) {
 			g.Spec.Images[0].Authorities = append(g.Spec.Images[0].Authorities, g.Spec.Images[0].Authorities[0])
 		}, []string{"spec.images[0].authorities[1].name"}},

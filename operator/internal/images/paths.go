@@ -9,8 +9,14 @@ import (
 
 var imagePath = regexp.MustCompile(`^[A-Za-z0-9_-]+(\[\*\])?(\.[A-Za-z0-9_-]+(\[\*\])?)*$`)
 
-// ValidatePath says why a path to images cannot be used.
+// ValidatePath says why a path to images cannot be used. An object is not judged again where
+// only its metadata or status changes, and its status is never looked at: an image there
+// would pass unseen.
 func ValidatePath(path string) error {
+	first, _, _ := strings.Cut(path, ".")
+	if name, _ := strings.CutSuffix(first, "[*]"); name == "metadata" || name == "status" {
+		return fmt.Errorf("%q is within %s, which is not judged when it changes: name a field beside metadata and status", path, name)
+	}
 	if !imagePath.MatchString(path) {
 		return fmt.Errorf("%q is not a path: write fields with dots between them, and [*] behind a list, such as spec.runners[*].image", path)
 	}

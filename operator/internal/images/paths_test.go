@@ -1,7 +1,9 @@
 package images_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"regexp"
 	"testing"
 
 	"github.com/sluice-dev/sluice/operator/internal/images"
@@ -29,6 +31,9 @@ func TestFindAt(t *testing.T) {
 		"no path":                     {"", "error"},
 		"a path with an index":        {"spec.runners[0].image", "error"},
 		"a path with an empty field":  {"spec..image", "error"},
+		"metadata":                    {"metadata.annotations.image", "error"},
+		"status":                      {"status.images[*]", "error"},
+		"a name that begins like it":  {"metadatas.image", "[]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := images.FindAt(obj, c.path)
@@ -41,4 +46,36 @@ func TestFindAt(t *testing.T) {
 			}
 		})
 	}
+}
+
+var index = regexp.MustCompile(`\[[0-9]+\]`)
+
+// Whatever is found is where the path leads, and nowhere else.
+func FuzzFindAt(f *testing.F) {
+	f.Add([]byte(`{"spec":{"steps":[{"image":"a"},{"image":"b"}]}}`), "spec.steps[*].image")
+	f.Add([]byte(`{"spec":{"images":["a",null]}}`), "spec.images[*]")
+	f.Add([]byte(`{"a":{"b":1}}`), "a.b")
+	f.Fuzz(func(t *testing.T, raw []byte, path string) {
+		var obj map[string]any
+		if json.Unmarshal(raw, &obj) != nil {
+			return
+		}
+		found, err := images.FindAt(obj, path)
+		if err != nil && len(found) > 0 {
+			t.Errorf("%v beside %v", found, err)
+		}
+		if err != nil {
+			return
+		}
+		if images.ValidatePath(path) != nil {
+			t.Errorf("%q was followed", path)
+		}
+		seen := map[string]bool{}
+		for _, x := range found {
+			if seen[x.Path] || index.ReplaceAllString(x.Path, "[*]") != path {
+				t.Errorf("%q leads to %q", path, x.Path)
+			}
+			seen[x.Path] = true
+		}
+	})
 }

@@ -19,6 +19,13 @@ const (
 	// the smallest first: two of the largest attestations take 44.7 MiB, which leaves 3.3
 	// MiB for signatures. The images of an index share as much once more.
 	EvidenceBytes = 48 << 20
+	// ObjectEvidenceBytes is how much is read for all images of one object, which share it
+	// evenly: as much as for one image is left for each of two.
+	ObjectEvidenceBytes = 2 * EvidenceBytes
+	// LargeDecisions is how many decisions hold more than LargeEvidence at a time. With
+	// ObjectEvidenceBytes each, what is kept (CacheBytes, CacheLargeBytes) and one image that
+	// is judged they take 450 MiB, of the 512 MiB that the manager has.
+	LargeDecisions = 2
 	// SignatureAnnotationBytes is the longest certificate, chain, log entry or timestamp
 	// in a layer's annotations: a chain of three certificates is 4 KiB, a timestamp with
 	// its chain 8 KiB.

@@ -149,6 +149,9 @@ func TestParseChildren_LeavesOutBuildAttestationsAndNothingElse(t *testing.T) {
 		"another kind of digest":                        {index(entry("sha512:00", "linux/amd64", "")), nil, "other than a SHA-256"},
 		"an index for one reader, an image for another": {`{"schemaVersion":2,"config":{},"layers":[],"manifests":[` + amd64 + `]}`, nil, "in one"},
 		"an image by its type, with images in it":       {`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","manifests":[` + amd64 + `]}`, nil, "in one"},
+		"two lists of images":                           {strings.TrimSuffix(index(amd64), "}") + `,"manifests":[` + entry(other, "linux/arm64", "") + `]}`, nil, "in two ways"},
+		"two lists, in other case":                      {strings.TrimSuffix(index(amd64), "}") + `,"Manifests":[` + entry(other, "linux/arm64", "") + `]}`, nil, "in two ways"},
+		"two platforms of an image":                     {index(entry(other, "linux/arm64", `,"platform":{"os":"unknown","architecture":"unknown"}`)), nil, "in two ways"},
 		"another version":                               {`{"schemaVersion":1,"manifests":[]}`, nil, "neither"},
 	} {
 		children, err := parseChildren([]byte(tc.body))

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -31,6 +32,9 @@ type Options struct {
 	// TokenHosts lists hosts, with or without port, of token servers that may be given
 	// credentials although they are at another site than the registry that names them.
 	TokenHosts []string
+	// Addresses may be dialled although they are link-local or of a metadata service: a
+	// registry is there. Redirects may lead there too.
+	Addresses []netip.Prefix
 	// Keychain for calls that bring none of their own; nil means no credentials.
 	Keychain authn.Keychain
 	// Google takes the credentials of the machine or the workload identity for gcr.io and
@@ -66,6 +70,8 @@ type Client struct {
 	secret []byte
 	// found has what was read; large has attestations of more than SignatureBlobBytes.
 	found, large *memory
+	// turns is held by each decision over much evidence, see InTurn.
+	turns chan struct{}
 	// mu makes one of each of what follows.
 	mu       sync.Mutex
 	sessions *cache.LRUExpireCache
@@ -103,6 +109,7 @@ func New(options Options) *Client {
 		secret:    secret,
 		found:     newMemory(limits.CacheBytes, limits.CacheBytes/8, now),
 		large:     newMemory(limits.CacheLargeBytes, limits.CacheLargeBytes/2, now),
+		turns:     make(chan struct{}, limits.LargeDecisions),
 		sessions:  cache.NewLRUExpireCacheWithClock(limits.RegistrySessions, now),
 		hosts:     cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
 		accounts:  cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
@@ -147,7 +154,36 @@ func (c *Client) Resolve(ctx context.Context, ref images.Reference, kc authn.Key
 		digest, err := share(ctx, c, s, "resolve\x00"+tag, func(ctx context.Context) (string, error) {
 			return s.resolve(ctx, tag)
 		})
+		if err == nil && c.offline != nil {
+			c.offline.stoodFor(fullName(s.repo) + ":" + tag)
+		}
 		return digest, s.typed("look up tag "+tag, err)
+	})
+}
+
+// Tagged returns the digest that the tag of a reference stands for, also where a digest
+// stands beside it; "" where the registry has no such tag. It is for telling and not for
+// pulling, so that it is kept for limits.CacheTTL.
+func (c *Client) Tagged(ctx context.Context, ref images.Reference, kc authn.Keychain) (string, error) {
+	if ref.Tag == "" {
+		return "", nil
+	}
+	what := "tagged\x00" + ref.Tag
+	return inTurn(ctx, c, ref.Repository, kc, func(s *session) (string, error) {
+		if kept, ok := c.found.get(s.key(what), limits.CacheTTL); ok {
+			return kept.(string), nil
+		}
+		digest, err := share(ctx, c, s, what, func(ctx context.Context) (string, error) {
+			digest, err := s.resolve(ctx, ref.Tag)
+			if known := new(Error); errors.As(err, &known) && known.notFound() {
+				digest, err = "", nil
+			}
+			if err == nil {
+				c.found.put(s.key(what), digest, len(digest))
+			}
+			return digest, err
+		})
+		return digest, s.typed("look up tag "+ref.Tag, err)
 	})
 }
 

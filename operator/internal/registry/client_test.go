@@ -92,6 +92,39 @@ func TestClient_ResolvesAPinnedReferenceWithoutARequest(t *testing.T) {
 	}
 }
 
+func TestClient_TellsWhatATagBesideADigestStandsFor(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{})
+	clock := newFakeClock()
+	c := clock.client(Options{})
+	pinned := "@" + testkit.DigestOf("another")
+	s.ResetCounts()
+	tagged := func(suffix string) (string, int) {
+		t.Helper()
+		before := s.Requests()
+		digest, err := c.Tagged(t.Context(), s.ref(t, suffix), nil)
+		ok(t, err)
+		return digest, s.Requests() - before
+	}
+	for _, tc := range []struct {
+		suffix, want string
+		requests     int
+	}{{":1" + pinned, s.digest, 1}, {":1" + pinned, s.digest, 0}, {pinned, "", 0}, {":2" + pinned, "", 1}, {":2" + pinned, "", 0}} {
+		if got, n := tagged(tc.suffix); got != tc.want || n != tc.requests {
+			t.Errorf("%s: %q after %d requests", tc.suffix, got, n)
+		}
+	}
+	moved, err := testkit.PushImage(s.repository+":1", "moved")
+	ok(t, err)
+	clock.advance(limits.CacheTTL)
+	if got, n := tagged(":1" + pinned); got != moved || n == 0 {
+		t.Errorf("moved: %q after %d requests", got, n)
+	}
+	s.Override(nil, testkit.Status(http.StatusInternalServerError))
+	if got, err := c.Tagged(t.Context(), s.ref(t, ":3"+pinned), nil); err == nil || got != "" {
+		t.Errorf("a registry that fails: %q, %v", got, err)
+	}
+}
+
 func TestClient_ReadsTheManifestWhereHEADDoesNotTell(t *testing.T) {
 	isHead := func(r *http.Request) bool { return r.Method == http.MethodHead }
 	for title, answer := range map[string]http.Handler{
@@ -356,6 +389,29 @@ func TestClient_HoldsContentOfTheRightSizeToItsDigest(t *testing.T) {
 	}
 }
 
+// A link that is passed by would make the first page look like all there is.
+func TestNextPage_FindsTheLinkAmongOthers(t *testing.T) {
+	for title, c := range map[string]struct {
+		links []string
+		query string
+	}{
+		"as it should be":             {[]string{`</v2/x?n=1>; rel="next"`}, "n=1"},
+		"without quotes or space":     {[]string{`</v2/x?n=1>;rel=next`}, "n=1"},
+		"after another parameter":     {[]string{`</v2/x?n=1>; title="a, b"; rel="next"`}, "n=1"},
+		"after another link":          {[]string{`</v2/x?n=0>; rel="prev", </v2/x?n=1>; rel="next"`}, "n=1"},
+		"in a header of its own":      {[]string{`</v2/x?n=0>; rel="prev"`, `</v2/x?n=1>; REL="next"`}, "n=1"},
+		"before another link":         {[]string{`</v2/x?n=1>; rel=next, </v2/x?n=9>; rel=last`}, "n=1"},
+		"no link at all":              {nil, ""},
+		"no link to the next":         {[]string{`</v2/x?n=0>; rel="prev"; title="next"`}, ""},
+		"one to what is no next page": {[]string{`</v2/x?n=0>; rel=nextto`}, ""},
+	} {
+		query, more, err := nextPage(&answer{header: http.Header{"Link": c.links}})
+		if err != nil || query != c.query || more != (c.query != "") {
+			t.Errorf("%s: %q, %t, %v", title, query, more, err)
+		}
+	}
+}
+
 func TestClient_FollowsThePagesOfReferrers(t *testing.T) {
 	page := func(w http.ResponseWriter, link string, entries []v1.Descriptor) {
 		if link != "" {
@@ -374,6 +430,17 @@ func TestClient_FollowsThePagesOfReferrers(t *testing.T) {
 		}))
 		s.ResetCounts()
 		if _, err := s.look(t.Context(), New(Options{}), nil); err != nil || s.Counts()["GET referrers"] != 2 {
+			t.Errorf("got %v after %v", err, s.Counts())
+		}
+	})
+	t.Run("but not for more bytes than one page may have", func(t *testing.T) {
+		s := newShop(t, testkit.RegistryOptions{Referrers: true})
+		s.Override(testkit.PathContains("/referrers/"), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			page(w, "?n=1", junk(1, strings.Repeat("x", limits.ManifestBytes/3)))
+		}))
+		s.ResetCounts()
+		_, err := s.look(t.Context(), New(Options{}), nil)
+		if err == nil || !strings.Contains(err.Error(), "larger than 4194304 bytes (limits.ManifestBytes)") || s.Counts()["GET referrers"] != 3 {
 			t.Errorf("got %v after %v", err, s.Counts())
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/redact"
+	"github.com/sluice-dev/sluice/operator/internal/strictjson"
 )
 
 // descriptor is one entry of a manifest or an index. It is our own and not that of
@@ -114,6 +115,10 @@ func parseChildren(body []byte) ([]descriptor, error) {
 	d, err := parse(body)
 	if err != nil || !d.isIndex() {
 		return nil, err
+	}
+	// Which images are in it must be the same to whoever pulls one.
+	if err := strictjson.Check(body, strictjson.Everywhere); err != nil {
+		return nil, &contentError{text: "the index can be read in two ways: " + err.Error()}
 	}
 	children := make([]descriptor, 0, len(d.Manifests))
 	seen := map[string]bool{}

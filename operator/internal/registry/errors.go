@@ -81,6 +81,8 @@ func (e *Error) Remedy() string {
 		return "remove what is not needed from the repository"
 	case errors.As(e.Err, &refused):
 		return refused.remedy
+	case untrusted(e.Err):
+		return "look whether it is the registry that answers, and where its authority is one's own, give that with --registry-ca-file"
 	case errors.As(e.Err, &broken):
 		return "push it again, and look for a proxy that changes content"
 	}

@@ -1,11 +1,13 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/sluice-dev/sluice/operator/internal/digests"
@@ -54,7 +56,8 @@ func (c *Client) Evidence(ctx context.Context, repository, digest string, want g
 
 func (c *Client) evidence(ctx context.Context, s *session, digest string, want gate.Want, enough func(Evidence) bool) (Evidence, error) {
 	v := &view{enough: enough}
-	v.image = v.lookAt(c, s, digest, want, limits.EvidenceBytes)
+	v.image = v.lookAt(c, s, digest, want, shareOf(ctx))
+	v.image.shared = v.image.budget < limits.EvidenceBytes
 	if v.recall(ctx) {
 		c.lookups.WithLabelValues("hit").Inc()
 		return v.evidence(), nil
@@ -106,51 +109,50 @@ func each(looks []*look, f func(*look) error) error {
 // recall looks at what memory holds, and says whether that is enough. Where the caller
 // does not say what is, all places have to be there, with something of all in them.
 func (v *view) recall(ctx context.Context) bool {
-	if v.openIndex(ctx, false) != nil {
-		return false
+	decided, err := v.inOrder(ctx, limits.CacheTTL, false)
+	switch {
+	case err != nil || decided:
+		return err == nil
+	case v.enough == nil:
+		return v.satisfied()
 	}
-	complete, any := true, false
-	for _, l := range v.looks() {
-		for p := range places {
-			if l.wants(p) && l.fill(ctx, limits.CacheTTL, false, p) == nil {
-				any = true
-			}
-		}
-		complete = complete && l.complete()
-	}
-	if v.enough == nil {
-		return complete && v.satisfied()
-	}
-	return any && v.enough(v.evidence())
+	return v.isEnough()
 }
 
-// read asks the registry, place by place, until it is enough. Lists that did not do are
-// used again only if they are quite new.
+// read asks the registry. Lists that did not do are used again only if they are quite new.
 func (v *view) read(ctx context.Context) error {
+	for _, l := range v.looks() {
+		clear(l.held[:])
+	}
+	_, err := v.inOrder(ctx, limits.CacheNegativeTTL, true)
+	return err
+}
+
+// inOrder looks place by place until it is enough, in memory and at the registry in the
+// same order: who else asked about an image before must not change what is found. decided
+// says that it was enough before all places were read.
+func (v *view) inOrder(ctx context.Context, age time.Duration, online bool) (decided bool, err error) {
 	var first errgroup.Group
 	var own, inIndex error
-	first.Go(func() error { own = v.image.referrers(ctx); return nil })
+	first.Go(func() error { own = v.image.referrers(ctx, age, online); return nil })
 	first.Go(func() error {
-		if inIndex = v.openIndex(ctx, true); inIndex == nil {
-			inIndex = each(v.looks()[1:], func(l *look) error { return l.referrers(ctx) })
+		if inIndex = v.openIndex(ctx, online); inIndex == nil {
+			inIndex = each(v.looks()[1:], func(l *look) error { return l.referrers(ctx, age, online) })
 		}
 		return nil
 	})
 	_ = first.Wait()
-	if own != nil {
-		return own
+	if err := cmp.Or(own, inIndex); err != nil || v.isEnough() {
+		return err == nil, err
 	}
-	if inIndex != nil || v.isEnough() {
-		return inIndex
-	}
-	if err := each(v.looks(), func(l *look) error { return l.tags(ctx) }); err != nil {
-		return err
+	if err := each(v.looks(), func(l *look) error { return l.tags(ctx, age, online) }); err != nil {
+		return false, err
 	}
 	late := slices.DeleteFunc(v.looks(), (*look).complete)
 	if len(late) == 0 || v.isEnough() {
-		return nil
+		return len(late) > 0, nil
 	}
-	return each(late, func(l *look) error { return l.fill(ctx, limits.CacheNegativeTTL, true, referrersList) })
+	return false, each(late, func(l *look) error { return l.fill(ctx, age, online, referrersList) })
 }
 
 func (v *view) isEnough() bool { return v.enough != nil && v.enough(v.evidence()) }
@@ -158,23 +160,23 @@ func (v *view) isEnough() bool { return v.enough != nil && v.enough(v.evidence()
 // referrers reads the bundles. Where the registry was seen to have no API for that, the
 // tag in its place comes first and the API last, when nothing else was enough: what is
 // remembered may save a request and not decide.
-func (l *look) referrers(ctx context.Context) error {
+func (l *look) referrers(ctx context.Context, age time.Duration, online bool) error {
 	if !l.wants(referrersList) {
 		return nil
 	}
 	if l.s.offline == nil && l.s.host.lacksReferrers() {
-		return l.fill(ctx, limits.CacheNegativeTTL, true, referrersTag)
+		return l.fill(ctx, age, online, referrersTag)
 	}
-	if err := l.fill(ctx, limits.CacheNegativeTTL, true, referrersList); err != nil || !l.held[referrersList].absent {
+	if err := l.fill(ctx, age, online, referrersList); err != nil || !l.held[referrersList].absent {
 		return err
 	}
-	return l.fill(ctx, limits.CacheNegativeTTL, true, referrersTag)
+	return l.fill(ctx, age, online, referrersTag)
 }
 
 // tags reads the two older formats.
-func (l *look) tags(ctx context.Context) error {
+func (l *look) tags(ctx context.Context, age time.Duration, online bool) error {
 	which := slices.DeleteFunc([]place{signatureTag, attestationTag}, func(p place) bool { return !l.wants(p) })
-	return l.fill(ctx, limits.CacheNegativeTTL, true, which...)
+	return l.fill(ctx, age, online, which...)
 }
 
 // complete says whether all places were read that may hold what is wanted.
@@ -278,7 +280,7 @@ func (v *view) openIndex(ctx context.Context, online bool) error {
 	}
 	v.index = children != nil
 	for _, d := range children {
-		share := int64(limits.EvidenceBytes / len(children))
+		share := shareOf(ctx) / int64(len(children))
 		v.children = append(v.children, child{v.lookAt(l.c, l.s, d.Digest, gate.Want{Signatures: true}, share), d.Platform.String()})
 	}
 	return nil

@@ -145,6 +145,20 @@ func TestClient_ReadsOnlyWhatIsMissing(t *testing.T) {
 	}
 }
 
+// What a look finds depends on the registry and on what is enough, and not on what somebody
+// else had read.
+func TestClient_FindsTheSameWhoeverAskedBefore(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{Referrers: true})
+	ok(t, signBundle(s))
+	ok(t, signTag(s))
+	c := newFakeClock().client(Options{})
+	want := gate.Want{Signatures: true}
+	got := []seen{s.sees(t, c, want, some(want)), s.sees(t, c, want, nil), s.sees(t, c, want, some(want)), s.sees(t, c, want, nil)}
+	if diff := cmp.Diff([]seen{{1, 0, 3}, {2, 0, 2}, {1, 0, 0}, {2, 0, 0}}, got, cmp.AllowUnexported(seen{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // A mark that the registry has no referrers API must never hide a signature: somebody
 // may have asked for something that is not there, and had 404 for an answer.
 func TestClient_DoesNotTakeItsOwnMemoryForAbsence(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -21,10 +22,12 @@ type hosts struct {
 	mirrors    map[string]string
 	insecure   map[string]bool
 	tokenHosts map[string]bool
+	// addresses may be dialled although they are link-local or of metadata.
+	addresses []netip.Prefix
 }
 
 func newHosts(o Options) hosts {
-	return hosts{mirrors: maps.Clone(o.Mirrors), insecure: set(o.Insecure), tokenHosts: set(o.TokenHosts)}
+	return hosts{mirrors: maps.Clone(o.Mirrors), insecure: set(o.Insecure), tokenHosts: set(o.TokenHosts), addresses: o.Addresses}
 }
 
 func set(names []string) map[string]bool {
@@ -73,10 +76,16 @@ func loopback(hostport string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
+// thisMachine also knows the address that is none, which leads here too.
+func thisMachine(hostport string) bool {
+	addr, err := netip.ParseAddr(hostname(hostport))
+	return loopback(hostport) || err == nil && addr.Unmap().IsUnspecified()
+}
+
 // dialer connects to mirrors in place of the registries they stand for. Names stay as
 // they are, in TLS too.
 func (h hosts) dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
-	d := &net.Dialer{Timeout: limits.RegistryCall, KeepAlive: 30 * time.Second, Control: refuseMetadata}
+	d := &net.Dialer{Timeout: limits.RegistryCall, KeepAlive: 30 * time.Second, Control: h.refuseMetadata}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
@@ -104,7 +113,7 @@ func (h hosts) proxy(of func(*http.Request) (*url.URL, error)) func(*http.Reques
 
 // refuseMetadata runs after names were resolved and before the connection is made, so
 // that no DNS answer and no spelling of an address gets around it.
-func refuseMetadata(_, address string, _ syscall.RawConn) error {
+func (h hosts) refuseMetadata(_, address string, _ syscall.RawConn) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return fmt.Errorf("dialling %q: %w", address, err)
@@ -113,27 +122,62 @@ func refuseMetadata(_, address string, _ syscall.RawConn) error {
 	if err != nil {
 		return fmt.Errorf("dialling %q: %w", address, err)
 	}
-	return refuseAddress(addr)
+	return h.refuseAddress(addr)
 }
 
-var (
-	nat64       = netip.MustParsePrefix("64:ff9b::/96")
-	awsMetadata = netip.MustParseAddr("fd00:ec2::254")
-)
+// carriers are IPv6 addresses that hold an IPv4 one, and at which byte.
+var carriers = map[netip.Prefix]int{
+	netip.MustParsePrefix("64:ff9b::/96"): 12, // NAT64
+	netip.MustParsePrefix("::/96"):        12, // IPv4-compatible
+	netip.MustParsePrefix("2002::/16"):    2,  // 6to4
+}
 
-func refuseAddress(addr netip.Addr) error {
+// metadata has the addresses of metadata services that are not link-local.
+var metadata = []netip.Prefix{
+	netip.MustParsePrefix("fd00:ec2::/32"),      // Amazon's services of the machine, by IPv6
+	netip.MustParsePrefix("fd20:ce::254/128"),   // Google, by IPv6
+	netip.MustParsePrefix("168.63.129.16/32"),   // Azure's WireServer
+	netip.MustParsePrefix("100.100.100.200/32"), // Alibaba
+	netip.MustParsePrefix("192.0.0.192/32"),     // Oracle
+}
+
+func (h hosts) refuseAddress(addr netip.Addr) error {
 	addr = addr.WithZone("").Unmap()
-	if nat64.Contains(addr) {
-		b := addr.As16()
-		addr = netip.AddrFrom4([4]byte(b[12:]))
-	}
-	if addr.IsLinkLocalUnicast() || addr.IsLinkLocalMulticast() || addr == awsMetadata {
-		return &refusedError{
-			text:   "it leads to a link-local or metadata address, where no registry is",
-			remedy: "do not trust this registry until its owner explains why",
+	for carrier, at := range carriers {
+		if b := addr.As16(); addr.Is6() && carrier.Contains(addr) && !addr.IsLoopback() {
+			addr = netip.AddrFrom4([4]byte(b[at : at+4]))
+			break
 		}
 	}
-	return nil
+	if !addr.IsLinkLocalUnicast() && !addr.IsLinkLocalMulticast() && !within(metadata, addr) || within(h.addresses, addr) {
+		return nil
+	}
+	return &refusedError{
+		text:   "it leads to a link-local or metadata address, where no registry is",
+		remedy: distrust + ", or allow the address with --registry-allow-address",
+	}
+}
+
+func within(all []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// ParseAddresses reads IP addresses, and ranges of them in CIDR notation, for
+// Options.Addresses.
+func ParseAddresses(all []string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, text := range all {
+		addr, err := netip.ParseAddr(text)
+		prefix := netip.PrefixFrom(addr, addr.BitLen())
+		if err != nil {
+			prefix, err = netip.ParsePrefix(text)
+		}
+		if err != nil || addr.Zone() != "" || prefix.Addr().Is4In6() {
+			return nil, fmt.Errorf("%q is no IP address, and no range of them in CIDR notation: write 169.254.20.10, or 169.254.20.0/24", text)
+		}
+		out = append(out, prefix)
+	}
+	return out, nil
 }
 
 // guard is the last stop before the network: every request passes it, those of the login
@@ -153,7 +197,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 func (g *guard) check(req *http.Request) error {
 	if addr, err := netip.ParseAddr(req.URL.Hostname()); err == nil {
 		// The dialer looks again; it does not see the address behind a proxy.
-		if err := refuseAddress(addr); err != nil {
+		if err := g.hosts.refuseAddress(addr); err != nil {
 			return err
 		}
 	}
@@ -180,7 +224,7 @@ func checkRedirect(req *http.Request) error {
 	if from.URL.Scheme == "https" && req.URL.Scheme == "http" {
 		return &refusedError{text: "it redirects from HTTPS to plain HTTP", remedy: "have the registry redirect to HTTPS"}
 	}
-	if loopback(req.URL.Host) && !loopback(from.URL.Host) {
+	if thisMachine(req.URL.Host) && !thisMachine(from.URL.Host) {
 		return &refusedError{
 			text:   "it redirects to this machine itself",
 			remedy: "do not trust this registry until its owner explains why",

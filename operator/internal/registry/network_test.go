@@ -62,10 +62,12 @@ func TestRefuseMetadata_LooksAtTheAddressThatIsDialled(t *testing.T) {
 	for address, refused := range map[string]bool{
 		"169.254.169.254:80": true, "169.254.0.1:443": true, "[fe80::1%eth0]:443": true, "[fd00:ec2::254]:80": true,
 		"[::ffff:169.254.169.254]:80": true, "[64:ff9b::a9fe:a9fe]:80": true, "224.0.0.1:80": true,
+		"100.100.100.200:80": true, "168.63.129.16:80": true, "192.0.0.192:80": true, "[fd20:ce::254]:80": true, "[fd00:ec2::23]:80": true,
+		"[::169.254.169.254]:80": true, "[2002:a9fe:a9fe::1]:80": true, "[::1]:5000": false, "100.100.100.201:443": false, "[2002:808:808::1]:443": false,
 		"127.0.0.1:5000": false, "10.0.0.1:443": false, "[2001:db8::1]:443": false, "[fd00::1]:443": false, "[64:ff9b::808:808]:443": false,
 	} {
 		var known *refusedError
-		if err := refuseMetadata("tcp", address, nil); errors.As(err, &known) != refused || (err != nil) != refused {
+		if err := (hosts{}).refuseMetadata("tcp", address, nil); errors.As(err, &known) != refused || (err != nil) != refused {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -75,6 +77,49 @@ func TestRefuseMetadata_LooksAtTheAddressThatIsDialled(t *testing.T) {
 	ok(t, err)
 	if _, err := c.Resolve(t.Context(), ref, nil); err == nil || !strings.Contains(err.Error(), "link-local or metadata address") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A registry may be where none is expected: on the node's own address, for one.
+func TestRefuseMetadata_LeavesOutWhatIsAllowed(t *testing.T) {
+	allowed, err := ParseAddresses([]string{"169.254.20.0/24", "fd00:ec2::254"})
+	ok(t, err)
+	h := newHosts(Options{Addresses: allowed})
+	for address, refused := range map[string]bool{
+		"169.254.20.10:443": false, "[::ffff:169.254.20.10]:443": false, "[64:ff9b::a9fe:140a]:443": false, "[fd00:ec2::254]:443": false,
+		"169.254.21.10:443": true, "169.254.169.254:80": true, "[fd00:ec2::253]:443": true, "[fe80::1]:443": true,
+	} {
+		if err := h.refuseMetadata("tcp", address, nil); (err != nil) != refused {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	for _, wrong := range []string{"", "node", "169.254.20.10:443", "169.254.20.0/33", "fe80::1%eth0", "::ffff:169.254.20.10"} {
+		if got, err := ParseAddresses([]string{wrong}); err == nil {
+			t.Errorf("%q: %v", wrong, got)
+		}
+	}
+	// By the client as a whole: nobody answers there, and it was tried.
+	c := New(Options{Mirrors: map[string]string{"registry.example.com": "169.254.20.10:443"}, Addresses: allowed})
+	c.deadline = 200 * time.Millisecond
+	ref, err := images.Parse("registry.example.com/shop/web:1")
+	ok(t, err)
+	if _, err := c.Resolve(t.Context(), ref, nil); err == nil || strings.Contains(err.Error(), "link-local") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCheckRedirect_KnowsThisMachineByItsOtherName(t *testing.T) {
+	from, err := http.NewRequest(http.MethodGet, "https://registry.example.com/v2/", nil)
+	ok(t, err)
+	for location, refused := range map[string]bool{
+		"https://127.0.0.1/x": true, "https://0.0.0.0:9443/x": true, "https://[::]:9443/x": true, "https://[::ffff:0.0.0.0]/x": true, "https://localhost/x": true, "https://blobs.example.com/x": false,
+	} {
+		to, err := http.NewRequest(http.MethodGet, location, nil)
+		ok(t, err)
+		to.Response = &http.Response{Request: from}
+		if err := checkRedirect(to); (err != nil) != refused {
+			t.Errorf("%s: %v", location, err)
+		}
 	}
 }
 

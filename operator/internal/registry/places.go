@@ -91,6 +91,8 @@ type look struct {
 	every bool
 	// budget is how many bytes of evidence are read.
 	budget int64
+	// shared says that other images of the object have their part of it.
+	shared bool
 	asked  *atomic.Bool
 	held   [places]struct {
 		read, absent bool
@@ -130,8 +132,15 @@ func (l *look) fill(ctx context.Context, age time.Duration, online bool, which .
 	if err != nil {
 		return err
 	}
+	var reads int64
 	for i, p := range which {
 		l.held[p].bytes = l.afford(p, found[i])
+		reads += l.held[p].bytes
+	}
+	if online {
+		if err := l.c.take(ctx, reads); err != nil {
+			return l.s.failed(opEvidence, 0, err)
+		}
 	}
 	all := slices.Concat(found...)
 	pieces := make([]piece, len(all))
@@ -193,12 +202,19 @@ func (l *look) afford(p place, found []candidate) int64 {
 		case c.content.Size > limit:
 			c.unread = &limitError{name: name, text: fmt.Sprintf("it is larger than %d bytes", limit)}
 		case sum+c.content.Size > left:
-			c.unread = &limitError{name: "limits.EvidenceBytes", text: fmt.Sprintf("it and all that is smaller have more than %d bytes", l.budget)}
+			c.unread = &limitError{name: l.budgetName(), text: fmt.Sprintf("it and all that is smaller have more than %d bytes", l.budget)}
 		default:
 			sum += c.content.Size
 		}
 	}
 	return sum
+}
+
+func (l *look) budgetName() string {
+	if l.shared {
+		return "limits.ObjectEvidenceBytes"
+	}
+	return "limits.EvidenceBytes"
 }
 
 // most is the largest content of one piece, and that limit's name.

@@ -20,7 +20,8 @@ const distrust = "do not trust this registry until its owner explains why"
 //
 //   - HTTPS, or plain HTTP where the registry itself may be and is spoken to in it;
 //   - no address in place of a name, and not this machine, unless the registry is there;
-//   - link-local and metadata addresses never (the guard and the dialer see to that);
+//   - link-local and metadata addresses only where Options.Addresses has them (the guard and
+//     the dialer see to that);
 //   - credentials only for the registry's own host, a host of the same registrable domain
 //     (index.docker.io and auth.docker.io), its mirror, or one that Options.TokenHosts
 //     lists. A token that takes no credentials may come from anywhere.

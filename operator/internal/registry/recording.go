@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -88,7 +89,7 @@ func (r *Recording) keep(what asked, asking request, a *answer, err error) {
 	var over *limitError
 	switch {
 	case a != nil:
-		got = recorded{Status: a.status, Digest: a.header.Get(digestHeader), Link: a.header.Get("Link"), Body: a.body}
+		got = recorded{Status: a.status, Digest: a.header.Get(digestHeader), Link: strings.Join(a.header.Values("Link"), ", "), Body: a.body}
 	case errors.As(err, &over) && over.name == asking.limitName:
 		got = recorded{Status: http.StatusOK, Over: asking.limit}
 	case errors.As(err, &known) && known.notFound() && known.Err == nil:
@@ -178,9 +179,6 @@ func (s *session) replayed(r request) (*answer, error) {
 		return nil, s.failed(r.op, 0, notRecorded())
 	case got.Status != http.StatusOK && !slices.Contains(r.absent, got.Status):
 		return nil, s.failed(r.op, got.Status, nil)
-	}
-	if r.operation == opResolve && got.Status == http.StatusOK {
-		s.offline.stoodFor(fullName(s.repo) + ":" + r.path[len("manifests/"):])
 	}
 	header := http.Header{}
 	header.Set(digestHeader, got.Digest)

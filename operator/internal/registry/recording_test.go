@@ -135,6 +135,30 @@ func TestRecording_TakesWhatItDoesNotHoldForUnknown(t *testing.T) {
 	}
 }
 
+// What a tag beside a digest stands for is told and not pulled, so that nobody has to vouch
+// for it.
+func TestRecording_KnowsTheTagBesideADigest(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{Referrers: true})
+	r := NewRecording(recordedAt)
+	pinned := s.ref(t, ":1@"+testkit.DigestOf("another"))
+	if got, err := New(Options{Record: r}).Tagged(t.Context(), pinned, nil); err != nil || got != s.digest {
+		t.Fatalf("%q, %v", got, err)
+	}
+	offline := replayed(t, s, r, Options{})
+	if got, err := offline.Tagged(t.Context(), pinned, nil); err != nil || got != s.digest {
+		t.Errorf("from the file: %q, %v", got, err)
+	}
+	if got, err := offline.Tagged(t.Context(), s.ref(t, ":2@"+s.digest), nil); err == nil || got != "" {
+		t.Errorf("what is not in it: %q, %v", got, err)
+	}
+	if tags := offline.offline.Tags(); len(tags) != 0 {
+		t.Errorf("the file vouches for %q", tags)
+	}
+	if got, err := offline.Resolve(t.Context(), s.ref(t, ":1"), nil); err != nil || got != s.digest || len(offline.offline.Tags()) != 1 {
+		t.Errorf("a tag alone: %q, %v, %q", got, err, offline.offline.Tags())
+	}
+}
+
 // TestRecording_IsHeldToItsDigests takes nothing for what it is not from a file that was
 // tampered with.
 func TestRecording_IsHeldToItsDigests(t *testing.T) {

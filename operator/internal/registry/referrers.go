@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
@@ -26,6 +27,7 @@ func (s *session) referrersAPI(ctx context.Context, digest string) ([]descriptor
 		limit: limits.ManifestBytes, limitName: "limits.ManifestBytes", absent: noAPI,
 	}
 	var all []descriptor
+	bytes := 0
 	for range limits.ReferrerPages {
 		a, err := s.do(ctx, r)
 		if err != nil {
@@ -42,6 +44,10 @@ func (s *session) referrersAPI(ctx context.Context, digest string) ([]descriptor
 		}
 		if len(all)+len(page) > limits.ReferrersPerImage {
 			return nil, false, s.tooMany("limits.ReferrersPerImage", limits.ReferrersPerImage, "referrers")
+		}
+		// All pages together are no more than a registry without pages may send.
+		if bytes += len(a.body); bytes > limits.ManifestBytes {
+			return nil, false, s.failed(opReferrers, 0, r.tooLarge())
 		}
 		all = append(all, page...)
 		query, more, err := nextPage(a)
@@ -76,12 +82,13 @@ func (s *session) referrersTag(ctx context.Context, digest string) ([]descriptor
 	return all, nil
 }
 
-var nextLink = regexp.MustCompile(`<([^>]+)>\s*;\s*rel="?next"?`)
+// nextLink is one of possibly several links, each with possibly several parameters.
+var nextLink = regexp.MustCompile(`(?i)<([^>]+)>(?:\s*;\s*[a-z*]+\s*=\s*(?:"[^"]*"|[^",;\s]+))*?\s*;\s*rel\s*=\s*(?:"next"|next(?:[\s,;]|$))`)
 
 // nextPage returns the query of the next page. Only the query is taken from the link:
 // where the list is was decided by us.
 func nextPage(a *answer) (query string, more bool, err error) {
-	link := a.header.Get("Link")
+	link := strings.Join(a.header.Values("Link"), ", ")
 	if link == "" {
 		return "", false, nil
 	}

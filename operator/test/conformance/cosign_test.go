@@ -52,6 +52,63 @@ func TestCosign_WhatItSignsIsVerified(t *testing.T) {
 	}
 }
 
+// TestCosign_WhatItAttestsIsAnAttestation attests with the cosign program, by the names that
+// it has for types. Where a signature is asked for, none of it is one.
+func TestCosign_WhatItAttestsIsAnAttestation(t *testing.T) {
+	tools, err := lab.ToolsDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := keyPair(t, tools)
+	public, err := os.ReadFile(filepath.Join(keys, "cosign.pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bundle := range []string{"true", "false"} {
+		for kind, c := range map[string]struct{ predicateType, predicate string }{
+			"slsaprovenance":          {"https://slsa.dev/provenance/v0.2", `{"builder":{"id":"x"},"buildType":"y","invocation":{}}`},
+			"slsaprovenance1":         {"https://slsa.dev/provenance/v1", `{"buildDefinition":{"buildType":"x","externalParameters":{}},"runDetails":{"builder":{"id":"x"}}}`},
+			"spdxjson":                {"https://spdx.dev/Document", `{"spdxVersion":"SPDX-2.3"}`},
+			"cyclonedx":               {"https://cyclonedx.org/bom", `{"bomFormat":"CycloneDX"}`},
+			"vuln":                    {"https://cosign.sigstore.dev/attestation/vuln/v1", `{"scanner":{"result":{}},"metadata":{"scanFinishedOn":"2026-01-01T00:00:00Z"}}`},
+			"https://example.com/own": {"https://example.com/own", `{}`},
+		} {
+			t.Run("--new-bundle-format="+bundle+" --type="+kind, func(t *testing.T) {
+				registry := testkit.NewRegistry(testkit.RegistryOptions{Referrers: true})
+				t.Cleanup(registry.Close)
+				digest, err := testkit.PushImage(registry.Host()+"/shop/app:1", "app")
+				if err != nil {
+					t.Fatal(err)
+				}
+				folder := t.TempDir()
+				write := func(name, text string) string {
+					t.Helper()
+					name = filepath.Join(folder, name)
+					if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+						t.Fatal(err)
+					}
+					return name
+				}
+				cosign(t, tools, keys, "attest", "--yes", "--key=cosign.key", "--tlog-upload=false", "--use-signing-config=false", "--type="+kind,
+					"--predicate="+write("predicate.json", c.predicate), "--new-bundle-format="+bundle, "--allow-http-registry", registry.Host()+"/shop/app@"+digest)
+				manifest := write("web.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\napiVersion: sluice.dev/v1beta1\nkind: Workload\nmetadata: {name: web, namespace: shop}\nspec: {image: "+registry.Host()+"/shop/app:1}\n")
+				for rule, want := range map[string]int{
+					"require: none, attestations: [{predicateType: '" + c.predicateType + "'}]": cli.ExitPass,
+					"require: none, attestations: [{predicateType: 'https://example.com'}]":     cli.ExitDenied,
+					"require: any": cli.ExitDenied,
+				} {
+					gate := write("gate.yaml", "apiVersion: sluice.dev/v1beta1\nkind: Gate\nmetadata: {name: prod}\nspec:\n  environment: prod\n  images: [{match: '"+registry.Host()+"/**', "+rule+
+						", authorities: [{key: {inline: "+strconv.Quote(string(public))+"}}]}]\n")
+					var stdout, stderr bytes.Buffer
+					if got := cli.Main(t.Context(), []string{"check", "--no-cache", manifest, "--gate", gate}, nil, &stdout, &stderr); got != want {
+						t.Errorf("%s: exit code %d, want %d: %s%s", rule, got, want, stdout.String(), stderr.String())
+					}
+				}
+			})
+		}
+	}
+}
+
 // TestCosign_PoliciesThatItSignsAreJudgedBy has what sluice pushes signed by the command that
 // it prints, in both formats.
 func TestCosign_PoliciesThatItSignsAreJudgedBy(t *testing.T) {

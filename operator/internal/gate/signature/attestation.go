@@ -43,7 +43,7 @@ func (r *run) attestation(j *judgement, a gate.AttestationRule, held *evidence) 
 	}
 	d := demanded{AttestationRule: a, held: len(ofType)}
 	d.found, d.rest, d.tally = r.attestedBy(j, a, ofType)
-	d.unread = held.unreadOf(a.PredicateType)
+	d.unread = sorted(append(d.unread, held.unreadOf(a.PredicateType)...))
 	if isScan(a.PredicateType) {
 		d.unreadable = r.unreadableBy(j, a, held.unreadable)
 		r.newestPasses(j, d)
@@ -81,7 +81,7 @@ func (r *run) attestedBy(j *judgement, a gate.AttestationRule, ofType []*stored)
 		if o.unusable != nil {
 			t.unknown = append(t.unknown, o.unusable.Error())
 		}
-		t.reasons = firstReasons(t.reasons, o.reasons...)
+		t.reasons, t.unread = firstReasons(t.reasons, o.reasons...), append(t.unread, o.unread...)
 		for index, who := range o.accepted {
 			at := &byIndex[index]
 			at.statement = ofType[index].statement
@@ -316,8 +316,12 @@ func hasResult(predicateType string) bool {
 // it passed.
 func ownResult(predicateType string, predicate any) string {
 	if strings.HasPrefix(predicateType, predicateVerification) {
-		if result := text(predicate, "verificationResult"); result != "PASSED" {
-			return fmt.Sprintf("its verificationResult is %.40q and not PASSED", result)
+		field := "verificationResult"
+		if strings.HasPrefix(predicateType, predicateVerification+"v0.") {
+			field = "verification_result"
+		}
+		if result := text(predicate, field); result != "PASSED" {
+			return fmt.Sprintf("its %s is %.40q and not PASSED", field, result)
 		}
 	}
 	if isScan(predicateType) || strings.HasPrefix(predicateType, predicateTestResult) {

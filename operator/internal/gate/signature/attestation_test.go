@@ -199,6 +199,7 @@ func TestCheck_TheNewestScanDecides(t *testing.T) {
 
 func TestCheck_OfOtherTypesOneThatPassesIsEnough(t *testing.T) {
 	const summary, review = "https://slsa.dev/verification_summary/v1", "https://example.com/review/v1"
+	const olderSummary = "https://slsa.dev/verification_summary/v0.2"
 	policy := "package reviews\ndeny contains \"not approved\" if not input.predicate.approved\ndeny contains \"approved by nobody\" if not input.predicate.by"
 	passes := func(predicateType string) judged {
 		return judged{Outcome: gate.ImageVerified, Authority: "key-0", Attestations: []string{predicateType}}
@@ -220,6 +221,9 @@ func TestCheck_OfOtherTypesOneThatPassesIsEnough(t *testing.T) {
 		"numbers are as they are written":                    {review, "package p\ndeny contains sprintf(\"%v\", [input.predicate.n]) if true", []any{object{"n": 9007199254740993}}, fails(review, "9007199254740993")},
 		"a summary that passed":                              {summary, "", []any{object{"verificationResult": "PASSED"}}, passes(summary)},
 		"a summary that failed":                              {summary, "", []any{object{"verificationResult": "FAILED"}}, fails(summary, `its verificationResult is "FAILED" and not PASSED`)},
+		"an older summary that passed":                       {olderSummary, "", []any{object{"verification_result": "PASSED"}}, passes(olderSummary)},
+		"an older summary that failed":                       {olderSummary, "", []any{object{"verification_result": "FAILED", "verificationResult": "PASSED"}}, fails(olderSummary, `its verification_result is "FAILED" and not PASSED`)},
+		"a summary under the older name":                     {summary, "", []any{object{"verification_result": "PASSED"}}, fails(summary, `its verificationResult is "" and not PASSED`)},
 		"a summary that says nothing":                        {summary, "", []any{object{}}, fails(summary, `its verificationResult is "" and not PASSED`)},
 		"a summary that is text":                             {summary, "", []any{"PASSED"}, fails(summary, `its verificationResult is "" and not PASSED`)},
 		"a test that failed":                                 {"https://in-toto.io/attestation/test-result/v0.1", "", []any{object{"result": "FAILED"}}, fails("https://in-toto.io/attestation/test-result/v0.1", `its result is "FAILED"`)},
@@ -306,6 +310,7 @@ func TestValidateAttestation_SaysFieldAndRemedy(t *testing.T) {
 	}{
 		"no type":                     {demand("", ""), "predicateType"},
 		"space":                       {demand(" "+vuln, ""), "predicateType"},
+		"that of signatures":          {demand(testkit.PredicateSign, ""), "predicateType is that of image signatures: take it out, and ask for signatures with require"},
 		"an unknown signer":           {demand(vuln, "", "key-0", "bob"), `has no authority "bob": name one of key-0 or key-1`},
 		"a policy in words":           {demand(vuln, "no criticals"), "policy: "},
 		"a policy that can only warn": {demand(vuln, "package p\nwarn contains \"no\" if true"), "policy: "},

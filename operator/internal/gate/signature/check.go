@@ -135,6 +135,7 @@ func (r *run) judge(image *gate.Image) {
 }
 
 func (r *run) verify(image *gate.Image, rule gate.ImageRule) {
+	r.disagreement(image)
 	d, err := newDigest(image.Digest)
 	if err != nil {
 		r.undecided(image, "the image's digest is not known: "+err.Error(), "try again; if it stays, report it with the Gate and the image")
@@ -155,6 +156,18 @@ func (r *run) verify(image *gate.Image, rule gate.ImageRule) {
 		r.check.memo.put(key, j.reached)
 	}
 	r.conclude(&j)
+}
+
+// disagreement warns of a tag that names another image than the digest beside it: who reads
+// the tag, in a review or in a list of what runs, takes the one for the other.
+func (r *run) disagreement(image *gate.Image) {
+	if image.TagDigest == "" || image.TagDigest == image.Digest {
+		return
+	}
+	r.findings.Warn = append(r.findings.Warn, r.at(image, gate.SeverityLow, said{
+		message: fmt.Sprintf("tag %s stands for %s in the registry; what is judged and pulled is the digest beside it, %s", image.Tag, image.TagDigest, image.Digest),
+		remedy:  "name the tag of the image that is meant, or leave the tag out",
+	})...)
 }
 
 // enter waits for the turn of an image with much evidence, until ctx is over, which then

@@ -12,6 +12,7 @@ import (
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
 // identity is a keyless authority, ready to verify with and safe for concurrent use.
@@ -106,7 +107,8 @@ func (i *identity) accepts(ctx context.Context, s *stored, image digest) (accept
 
 func (i *identity) signed(ctx context.Context, s *stored) bool {
 	_, err := i.made(ctx, s, verify.WithoutArtifactUnsafe)
-	return err == nil
+	var long *chainError
+	return err == nil || errors.As(err, &long)
 }
 
 // made says by whom, if by whom the authority names. Each attempt reads the artifact.
@@ -151,6 +153,9 @@ func (i *identity) names(s *stored) (string, error) {
 	who := fmt.Sprintf("%s (%s)", summary.SubjectAlternativeName, summary.Issuer)
 	if !i.issuer.matches(summary.Issuer) || !i.subject.matches(summary.SubjectAlternativeName) {
 		return "", fmt.Errorf("it is signed by %s", who)
+	}
+	if s.chain > limits.CertificateChain {
+		return "", &chainError{who, s.chain}
 	}
 	return who, nil
 }

@@ -7,6 +7,8 @@ import (
 	"regexp/syntax"
 	"strings"
 
+	cosigntypes "github.com/sigstore/cosign/v2/pkg/types"
+
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
@@ -133,6 +135,9 @@ func anchored(re *syntax.Regexp, anchor syntax.Op, end int) bool {
 func ValidateAttestation(rule gate.ImageRule, a gate.AttestationRule) error {
 	if strings.TrimSpace(a.PredicateType) != a.PredicateType || a.PredicateType == "" {
 		return fmt.Errorf("predicateType %.80q is empty or has space around it: give the statement's predicateType to the letter", a.PredicateType)
+	}
+	if a.PredicateType == cosigntypes.CosignSignPredicateType {
+		return errors.New("predicateType is that of image signatures: take it out, and ask for signatures with require")
 	}
 	for _, name := range a.Authorities {
 		if !hasAuthority(rule, name) {

@@ -431,28 +431,6 @@ func TestValidateKeyless_SaysFieldAndRemedy(t *testing.T) {
 	}
 }
 
-func TestReadAnnotations_BoundsTheChain(t *testing.T) {
-	s := keylessTag(t, sigstores()[0], ci(), webDigest)
-	s.Chain = []byte(strings.Repeat(string(s.Chain), 6))
-	got := judge(t, input(ruleFor(keylessCI(t, nil)), s))
-	if diff := got.diff(refusedCI); diff != "" || !strings.Contains(got.remedy, "limits.CertificateChain") {
-		t.Errorf("%s\n%s", diff, got.remedy)
-	}
-	chain := editBundle(t, keylessBundle(t, sigstores()[0], ci(), webDigest), func(b *protobundle.Bundle) {
-		c := b.VerificationMaterial.GetCertificate()
-		many := make([]*protocommon.X509Certificate, 12)
-		for i := range many {
-			many[i] = c
-		}
-		b.MediaType = "application/vnd.dev.sigstore.bundle+json;version=0.2"
-		b.VerificationMaterial.Content = &protobundle.VerificationMaterial_X509CertificateChain{X509CertificateChain: &protocommon.X509CertificateChain{Certificates: many}}
-	})
-	got = judge(t, input(ruleFor(keylessCI(t, nil)), chain))
-	if diff := got.diff(refusedCI); diff != "" || !strings.Contains(got.remedy, "limits.CertificateChain") {
-		t.Errorf("%s\n%s", diff, got.remedy)
-	}
-}
-
 func TestLoggedContent_IsComparedWithWhatWasSigned(t *testing.T) {
 	sum := "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03" // of "hello\n"
 	tile := base64.StdEncoding.EncodeToString([]byte("X\x91\xb5\xb5\"\xd5\xdf\x08m\x0f\xf0\xb1\x10\xfb\xd9\xd2\x1b\xb4\xfcqc\xaf4\xd0\x82\x86\xa2\xe8F\xf6\xbe\x03"))

@@ -1,6 +1,7 @@
 package signature
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -20,6 +21,8 @@ type opinion struct {
 	accepted map[int]acceptance
 	// reasons why the others were refused, some of them.
 	reasons []string
+	// unread says of what may be the authority's why it was not looked at.
+	unread []string
 }
 
 // ask asks one authority about everything there is, also when one acceptance would do:
@@ -40,9 +43,13 @@ func (r *run) ask(name string, a gate.Authority, held []*stored, d digest) opini
 			return o
 		}
 		who, err := v.accepts(r.ctx, s, d)
-		if err == nil {
+		var long *chainError
+		switch {
+		case err == nil:
 			o.accepted[i] = who
-		} else {
+		case errors.As(err, &long):
+			o.unread = append(o.unread, long.Error())
+		default:
 			o.reasons = firstReasons(o.reasons, err.Error())
 		}
 	}
@@ -122,6 +129,7 @@ func (r *run) count(rule gate.ImageRule, held *evidence, d digest) tally {
 	names := authorityNames(rule.Authorities)
 	for i, a := range rule.Authorities {
 		o := r.ask(names[i], a, held.signatures, d)
+		t.unread = append(t.unread, o.unread...)
 		switch {
 		case o.unusable != nil:
 			t.unknown = append(t.unknown, o.unusable.Error())
@@ -143,7 +151,7 @@ func (r *run) count(rule gate.ImageRule, held *evidence, d digest) tally {
 	}
 	sort.Strings(t.shared)
 	sort.Strings(t.unknown)
-	t.accepted, t.missing, t.identities = sorted(t.accepted), sorted(t.missing), sorted(t.identities)
+	t.accepted, t.missing, t.identities, t.unread = sorted(t.accepted), sorted(t.missing), sorted(t.identities), sorted(t.unread)
 	return t
 }
 

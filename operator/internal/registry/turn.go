@@ -1,0 +1,73 @@
+package registry
+
+import (
+	"context"
+	"sync"
+
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+)
+
+// turn is one decision's share of the memory that evidence may take in a process. Whoever
+// may push can make the evidence of an image as large as it may be, and an object names
+// many images: without it some dozen of them would end the process, and the gate with it.
+type turn struct {
+	// share is how many bytes are read for one image.
+	share int64
+
+	mu    sync.Mutex
+	bytes int64
+	leave func()
+}
+
+type turnKey struct{}
+
+// InTurn makes what Evidence reads with the context count for one decision over so many
+// images. They share limits.ObjectEvidenceBytes evenly. A decision that reads more than
+// limits.LargeEvidence waits until fewer than limits.LargeDecisions others hold as much.
+// over has to be called once nothing is held of what was read.
+func InTurn(ctx context.Context, images int) (own context.Context, over func()) {
+	t := &turn{share: min(limits.EvidenceBytes, limits.ObjectEvidenceBytes/int64(max(images, 1)))}
+	return context.WithValue(ctx, turnKey{}, t), t.over
+}
+
+func (t *turn) over() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.leave != nil {
+		t.leave()
+	}
+	t.leave = nil
+}
+
+// shareOf is the budget of one image.
+func shareOf(ctx context.Context) int64 {
+	if t, ok := ctx.Value(turnKey{}).(*turn); ok {
+		return t.share
+	}
+	return limits.EvidenceBytes
+}
+
+// take notes bytes that are about to be read, and waits for their turn. Where that does not
+// come before ctx ends it is an error.
+func (c *Client) take(ctx context.Context, bytes int64) error {
+	t, ok := ctx.Value(turnKey{}).(*turn)
+	if !ok {
+		return nil
+	}
+	// What else the decision wants to read waits for the same turn.
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.bytes += bytes; t.bytes <= limits.LargeEvidence || t.leave != nil {
+		return nil
+	}
+	select {
+	case c.turns <- struct{}{}:
+		t.leave = func() { <-c.turns }
+		return nil
+	case <-ctx.Done():
+		return &waitError{
+			text:   "it holds much evidence, and others that hold as much are looked at (limits.LargeDecisions)",
+			remedy: "try again; remove from the repository what nobody needs",
+		}
+	}
+}
