@@ -26,7 +26,7 @@ type Notary interface {
 // After a restart it begins anew: that a Workload was Ready before stands in its status
 // alone, which whoever may write status can forge.
 type soak struct {
-	// under is what has been so since: the verdict, with the digests. Zero: nothing has.
+	// under is what has been so since, see standsUnder. Zero: nothing has.
 	under string
 	since time.Time
 	// attested is what was found to be attested last, and failure why it could not be.
@@ -88,7 +88,7 @@ func (r *Reconciler) attestFor(ctx context.Context, s *scope, k *soak, a gather.
 	}
 	subject := hashOf([]any{a.Environment, a.Verdict.PolicyDigest, a.Images, key.ID})
 	passes := len(a.Verdict.Violations) == 0
-	if under := hashOf([]any{a.Verdict.Digest(), a.Images}); !well || !passes {
+	if under := standsUnder(a); !well || !passes {
 		k.interrupt()
 	} else if k.since.IsZero() || k.under != under {
 		k.under, k.since, k.failure = under, s.now, ""
@@ -111,6 +111,14 @@ func (r *Reconciler) attestFor(ctx context.Context, s *scope, k *soak, a gather.
 		return promise{reason: reasonAttestationFailed, message: err.Error()}
 	}
 	return r.pursue(ctx, s, k, a, orders, subject)
+}
+
+// standsUnder is what has to stay as it is for a soak: the images, and the verdict but for its
+// warnings. Those deny nothing, and whoever may push can bring one, as by moving a tag.
+func standsUnder(a gather.Attests) string {
+	v := a.Verdict
+	v.Outcome, v.Warnings = "", nil
+	return hashOf([]any{v.Digest(), a.Images})
 }
 
 // pursue has written what is not there, once it is due.

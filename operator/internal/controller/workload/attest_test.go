@@ -306,6 +306,29 @@ func TestAttest_ABreakRestartsTheSoak(t *testing.T) {
 	}
 }
 
+// A warning denies nothing, and others than the owner can bring one.
+func TestAttest_AWarningIsNoBreak(t *testing.T) {
+	policy := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "wary-", Namespace: operatorNamespace},
+		Data:       map[string]string{"p.rego": "package main\nwarn contains \"it is noted\" if input.workload.metadata.annotations.noted\n"},
+	}
+	create(t, policy)
+	b := newSoaking(t, func(g *v1beta1.Gate) {
+		g.Spec.Policies = []v1beta1.PolicySource{{ConfigMap: &v1beta1.NamespacedName{Name: policy.Name, Namespace: operatorNamespace}}}
+	})
+	w := b.soaking("web")
+	b.clock.move(soakTime / 2)
+	b.update(w, func(w *v1beta1.Workload) { w.Annotations = map[string]string{"noted": "yes"} })
+	b.must(w)
+	if w.Status.Gate.Verdict != string(gate.OutcomeWarn) {
+		t.Fatalf("the verdict is %s", w.Status.Gate.Verdict)
+	}
+	b.later(soakTime/2, w)
+	b.settle(w)
+	b.attested(w, attestor(t), 1)
+	b.promoted(w, reasonAttested, "")
+}
+
 // settle reconciles until the Notary has nothing more to say.
 func (b *bench) settle(w *v1beta1.Workload) {
 	b.t.Helper()
