@@ -96,8 +96,8 @@ func answer(ctx context.Context, counted *metrics.Set, start time.Time, j gather
 	counted.DecisionSeconds.WithLabelValues("admission").Observe(time.Since(start).Seconds())
 	counted.Verdicts.WithLabelValues("admission", string(worst.Outcome)).Inc()
 	if j.Blocked() {
-		logf.FromContext(ctx).Info("Refused an object", "kind", worst.Object.Kind, "namespace", worst.Object.Namespace, "name", worst.Object.Name,
-			"gate", worst.Gate, "verdict", string(worst.Outcome), "violations", len(worst.Violations))
+		// The request's own object stands in the context's keys: a key twice is a line that is lost.
+		logf.FromContext(ctx).Info("Refused an object", "judged", worst.Object.String(), "gate", worst.Gate, "verdict", string(worst.Outcome), "violations", len(worst.Violations))
 	}
 	return respond(j.Verdicts)
 }
