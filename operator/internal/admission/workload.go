@@ -124,7 +124,7 @@ func (h *Workloads) subject(ctx context.Context, req admission.Request) (*v1beta
 		if equality.Semantic.DeepEqual(old.Spec, w.Spec) {
 			// A Workload that is denied today still has to be able to go away: its finalizer is
 			// taken off by an update.
-			return nil, admission.Allowed("the object is being deleted and its spec does not change")
+			return nil, leaving()
 		}
 	}
 	if errs := h.invalid(ctx, w, req); len(errs) > 0 {
