@@ -48,6 +48,20 @@ func TestRead_NamesFileAndLineOfABrokenManifest(t *testing.T) {
 	}
 }
 
+func TestRead_NamesFileAndLineOfABrokenResource(t *testing.T) {
+	for name, more := range map[string]string{"a plain list": "", "what Kustomize has to build": "namePrefix: a-\n"} {
+		t.Run(name, func(t *testing.T) {
+			_, err := read(t, write(t, map[string]string{
+				"o/kustomization.yaml":    "resources: [../base]\n",
+				"base/kustomization.yaml": "resources: [good.yaml, x.yaml]\n" + more,
+				"base/good.yaml":          workload,
+				"base/x.yaml":             "apiVersion: v1\nkind: ConfigMap\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n data: {}\n",
+			}), "o")
+			mustFail(t, err, "base/x.yaml:8: not valid YAML: did not find expected key")
+		})
+	}
+}
+
 func TestRead_TakesMergeKeysThatAllReadersReadAlike(t *testing.T) {
 	const merged = `apiVersion: v1
 kind: ConfigMap
