@@ -399,6 +399,24 @@ func TestReconcile_LeavesAPausedWorkloadAlone(t *testing.T) {
 	}
 }
 
+// What the API server calls an error of its own is the spec's all the same: it was tried
+// again and again, and the Workload seemed about to come.
+func TestReconcile_IsBlockedByAChildThatNoSchemaTakes(t *testing.T) {
+	b := newBench(t)
+	w := b.workload("web", func(w *v1beta1.Workload) {
+		w.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "b"}}
+		w.Spec.Patches = []v1beta1.Patch{{
+			Patch:  `[{"op": "add", "path": "/spec/template/spec/containers/0/env/-", "value": {"name": "A", "value": "c"}}]`,
+			Target: &v1beta1.PatchTarget{Kind: "Deployment"},
+		}}
+	})
+	result := b.must(w)
+	b.expect(w, v1beta1.PhaseBlocked, reasonChildRefused)
+	if m := conditionOf(w, v1beta1.ConditionReady).Message; !strings.Contains(m, "correct the spec") || !strings.Contains(m, `duplicate entries for key [name="A"]`) || result.RequeueAfter != recheckBlocked {
+		t.Errorf("message %q, again in %s", m, result.RequeueAfter)
+	}
+}
+
 // The deadline of a write to a child must not be taken for health.
 func TestReconcile_IsNotReadyWhenAChildCannotBeWritten(t *testing.T) {
 	b := newBench(t)

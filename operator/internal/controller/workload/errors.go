@@ -3,6 +3,7 @@ package workload
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,11 +59,19 @@ func refused(reason string, err error) error {
 		o.kind = outdated
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		o.kind, o.reason = terminal, reasonNamespaceTerminating
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err):
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err), unmergeable(err):
 		o.kind, o.reason = terminal, reasonChildRefused
 		o.message = "the API server refuses what the spec renders to; correct the spec, or what refuses it: " + o.message
 	}
 	return o
+}
+
+// unmergeable says whether the API server cannot read a child as its schema has it, as with a
+// key twice in a list. It calls that an error of its own and gives no reason, but says so of
+// the same child for ever.
+func unmergeable(err error) bool {
+	var answer apierrors.APIStatus
+	return errors.As(err, &answer) && strings.HasPrefix(answer.Status().Message, "failed to create typed patch object ")
 }
 
 func isRefused(err error) bool {
