@@ -384,7 +384,7 @@ type GateSpec struct {
 
 // Gate is the set of rules that guards one environment.
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster,categories={sluice}
+// +kubebuilder:resource:scope=Cluster,shortName=gt,categories={sluice}
 // +kubebuilder:printcolumn:name="Environment",type=string,JSONPath=`.spec.environment`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Unmatched",type=string,JSONPath=`.spec.unmatchedImages`

@@ -51,12 +51,15 @@ type Port struct {
 // Probes are the container's health checks, in the shapes of the core API.
 type Probes struct {
 	// Startup holds the other probes back until it succeeds once.
+	// +kubebuilder:validation:XValidation:rule="has(self.exec) || has(self.grpc) || has(self.httpGet) || has(self.tcpSocket)",message="a probe asks by exec, grpc, httpGet or tcpSocket: give it one of them"
 	// +optional
 	Startup *corev1.Probe `json:"startup,omitempty"`
 	// Readiness takes the pod out of the Service while it fails.
+	// +kubebuilder:validation:XValidation:rule="has(self.exec) || has(self.grpc) || has(self.httpGet) || has(self.tcpSocket)",message="a probe asks by exec, grpc, httpGet or tcpSocket: give it one of them"
 	// +optional
 	Readiness *corev1.Probe `json:"readiness,omitempty"`
 	// Liveness restarts the container when it fails.
+	// +kubebuilder:validation:XValidation:rule="has(self.exec) || has(self.grpc) || has(self.httpGet) || has(self.tcpSocket)",message="a probe asks by exec, grpc, httpGet or tcpSocket: give it one of them"
 	// +optional
 	Liveness *corev1.Probe `json:"liveness,omitempty"`
 }
@@ -128,6 +131,8 @@ type SpreadConstraint struct {
 type Availability struct {
 	// MinAvailable pods, or a percentage, that a voluntary disruption must leave.
 	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="minAvailable is from 0 up, or from 0% to 100%"
 	// +optional
 	MinAvailable *intstr.IntOrString `json:"minAvailable,omitempty"`
 	// Spread constraints of the pods.
@@ -253,6 +258,7 @@ type WorkloadSpec struct {
 	Replicas *int32 `json:"replicas,omitempty"`
 	// Ports the container listens on; with any, a Service publishes them.
 	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.port == p.port && q.protocol == p.protocol))",message="two ports have the same number and protocol, which no Service takes: give one of them another number"
 	// +listType=map
 	// +listMapKey=name
 	// +optional

@@ -19,8 +19,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "manager: "+err.Error())
 		os.Exit(2)
 	}
-	if err := run(ctrl.SetupSignalHandler(), config); err != nil {
-		fmt.Fprintln(os.Stderr, "manager: "+err.Error())
+	log := logTo(os.Stderr)
+	if err := run(ctrl.SetupSignalHandler(), log, config); err != nil {
+		log.Error(err, "Manager ended")
 		os.Exit(1)
 	}
 }

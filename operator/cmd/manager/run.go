@@ -5,9 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -47,9 +45,7 @@ import (
 // definition is the CRD whose conversion webhook the operator serves.
 const definition = "workloads.sluice.dev"
 
-func run(ctx context.Context, c config) error {
-	log := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, nil))
-	ctrl.SetLogger(log)
+func run(ctx context.Context, log logr.Logger, c config) error {
 	access, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("find the cluster: %w", err)

@@ -34,6 +34,9 @@ func (h *Exemptions) Handle(_ context.Context, req admission.Request) admission.
 	if err := decode(h.Decoder, req.Object, e, v1beta1.ExemptionKind); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
+	if leaves(req, e) {
+		return leaving()
+	}
 	errs := gather.ValidateExemption(e, h.OperatorNamespace)
 	if now := h.Now(); req.Operation == admissionv1.Create && gather.Expired(e, now) {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "expires"), e.Spec.Expires.UTC().Format(time.RFC3339),

@@ -50,6 +50,35 @@ func TestExemptions_AreRefusedByTheFieldsPath(t *testing.T) {
 	}
 }
 
+// What was stored before the operator knew better, or while no webhook was there, has to be
+// able to go away.
+func TestGatesAndExemptions_GoAlthoughTheyAreWrong(t *testing.T) {
+	gone := metav1.NewTime(time.Unix(1, 0))
+	gate := gateFor("wrong", v1beta1.GateModeEnforce)
+	gate.Spec.Policies = []v1beta1.PolicySource{{Builtin: "of-an-older-version"}}
+	exemption := exemptionOf("wrong", time.Now().Add(time.Hour), "**")
+	for path, o := range map[string]client.Object{admission.PathGate: gate, admission.PathExemption: exemption} {
+		held := o.DeepCopyObject().(client.Object)
+		held.SetFinalizers([]string{metav1.FinalizerDeleteDependents})
+		if got := ask(t, path, review(t, "UPDATE", "", o, held)); got.Allowed {
+			t.Errorf("%s: one that stays passes", path)
+		}
+		held.SetDeletionTimestamp(&gone)
+		o.SetDeletionTimestamp(&gone)
+		if got := ask(t, path, review(t, "UPDATE", "", o, held)); !got.Allowed {
+			t.Errorf("%s: one that goes is held back: %s", path, got.Result.Message)
+		}
+		if got := ask(t, path, review(t, "CREATE", "", o, nil)); got.Allowed {
+			t.Errorf("%s: one that says of itself that it goes is made", path)
+		}
+	}
+	before := gate.DeepCopy()
+	gate.Spec.Mode = v1beta1.GateModeAudit
+	if got := ask(t, admission.PathGate, review(t, "UPDATE", "", gate, before)); got.Allowed {
+		t.Error("a Gate on its way out is changed")
+	}
+}
+
 func TestExemptions_WarnOfARuleThatIsNotThere(t *testing.T) {
 	e := exemptionOf("typo", time.Now().Add(time.Hour))
 	e.Spec.Policies = []string{"signature", "restricted/privileged", "house-rules/anything", "baseline/privilegd"}

@@ -3,8 +3,11 @@ package admission
 import (
 	"context"
 	"net/http"
+	"reflect"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
@@ -24,11 +27,33 @@ func (h *Gates) Handle(_ context.Context, req admission.Request) admission.Respo
 	if err := decode(h.Decoder, req.Object, g, v1beta1.GateKind); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
+	if leaves(req, g) {
+		return leaving()
+	}
 	errs := append(gather.ValidateGate(g), h.references(g)...)
 	if len(errs) == 0 {
 		return admission.Allowed("")
 	}
 	return invalid(g, errs)
+}
+
+// leaves says whether an update is of an object on its way out, and leaves what it says
+// alone. Such a one passes whatever is wrong with it, as after an upgrade that knows a policy
+// no more: finalizers, as Argo CD and foreground deletion set them, are taken off by updates.
+func leaves(req admission.Request, o client.Object) bool {
+	if req.Operation != admissionv1.Update || o.GetDeletionTimestamp().IsZero() {
+		return false
+	}
+	now, err := object(req.Object.Raw)
+	if err != nil {
+		return false
+	}
+	before, err := object(req.OldObject.Raw)
+	return err == nil && reflect.DeepEqual(substance(before), substance(now))
+}
+
+func leaving() admission.Response {
+	return admission.Allowed("the object is being deleted and its spec does not change")
 }
 
 // references refuses Secrets and ConfigMaps elsewhere than in the operator's namespace:

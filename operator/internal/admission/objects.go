@@ -2,13 +2,13 @@ package admission
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"reflect"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/sluice-dev/sluice/operator/internal/gather"
@@ -62,9 +62,11 @@ func substance(obj map[string]any) map[string]any {
 	return out
 }
 
+// object reads whole numbers as such, as everything else that reads objects does: rules of a
+// schema over whole numbers take no others.
 func object(raw []byte) (map[string]any, error) {
 	var obj map[string]any
-	if err := json.Unmarshal(raw, &obj); err != nil || obj == nil {
+	if err := utiljson.Unmarshal(raw, &obj); err != nil || obj == nil {
 		return nil, fmt.Errorf("decode object: %w", err)
 	}
 	return obj, nil

@@ -260,7 +260,7 @@ func (r *Rotation) inject(ctx context.Context, bundle []byte) error {
 	config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: r.Configuration}, config)
 	if apierrors.IsNotFound(err) {
-		logf.FromContext(ctx).Info("No webhook configuration: admission does not ask the gate", "name", r.Configuration)
+		logf.FromContext(ctx).Info("No webhook configuration: admission does not ask the gate", "configuration", r.Configuration)
 		return nil
 	}
 	if err != nil {
@@ -291,7 +291,7 @@ func (r *Rotation) injectDefinition(ctx context.Context, bundle []byte) error {
 	}
 	conversion := crd.Spec.Conversion
 	if conversion == nil || conversion.Webhook == nil || conversion.Webhook.ClientConfig == nil {
-		logf.FromContext(ctx).Info("No conversion webhook: one API version is served rightly, and no other", "name", r.Definition)
+		logf.FromContext(ctx).Info("No conversion webhook: one API version is served rightly, and no other", "definition", r.Definition)
 		return nil
 	}
 	if bytes.Equal(conversion.Webhook.ClientConfig.CABundle, bundle) {

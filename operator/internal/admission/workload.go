@@ -96,8 +96,8 @@ func answer(ctx context.Context, counted *metrics.Set, start time.Time, j gather
 	counted.DecisionSeconds.WithLabelValues("admission").Observe(time.Since(start).Seconds())
 	counted.Verdicts.WithLabelValues("admission", string(worst.Outcome)).Inc()
 	if j.Blocked() {
-		logf.FromContext(ctx).Info("Refused an object", "kind", worst.Object.Kind, "namespace", worst.Object.Namespace, "name", worst.Object.Name,
-			"gate", worst.Gate, "verdict", string(worst.Outcome), "violations", len(worst.Violations))
+		// The request's own object stands in the context's keys: a key twice is a line that is lost.
+		logf.FromContext(ctx).Info("Refused an object", "judged", worst.Object.String(), "gate", worst.Gate, "verdict", string(worst.Outcome), "violations", len(worst.Violations))
 	}
 	return respond(j.Verdicts)
 }
@@ -124,7 +124,7 @@ func (h *Workloads) subject(ctx context.Context, req admission.Request) (*v1beta
 		if equality.Semantic.DeepEqual(old.Spec, w.Spec) {
 			// A Workload that is denied today still has to be able to go away: its finalizer is
 			// taken off by an update.
-			return nil, admission.Allowed("the object is being deleted and its spec does not change")
+			return nil, leaving()
 		}
 	}
 	if errs := h.invalid(ctx, w, req); len(errs) > 0 {

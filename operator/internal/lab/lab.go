@@ -40,7 +40,8 @@ type Options struct {
 	// ToolsDir holds etcd, kube-apiserver, kube-controller-manager and kubectl.
 	ToolsDir string
 	// Dir gets the kubeconfigs and logs, which stay there, and the data, which Stop
-	// removes. Empty: a new temporary folder, removed by Stop as a whole.
+	// removes. Empty: a new temporary folder, removed by Stop as a whole
+	// unless KeepLogs was called.
 	Dir string
 	// Definitions are CRDs to apply before the controllers start. Garbage collection
 	// learns of a CRD that comes later only when it looks again, every 30 s, and leaves
@@ -269,6 +270,14 @@ func (c *Cluster) Stop() error {
 	return c.stopErr
 }
 
+// KeepLogs has Stop leave the kubeconfigs and logs of a temporary folder there too: they are
+// for a lab that failed, since what says so names them.
+func (c *Cluster) KeepLogs() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.temporary = false
+}
+
 func (c *Cluster) stop() error {
 	var errs []error
 	if c.node != nil {
@@ -282,9 +291,11 @@ func (c *Cluster) stop() error {
 		errs = append(errs, processes[i].Stop())
 	}
 	remove := c.data
+	c.mu.Lock()
 	if c.temporary {
 		remove = c.dir
 	}
+	c.mu.Unlock()
 	if remove != "" {
 		errs = append(errs, os.RemoveAll(remove))
 	}

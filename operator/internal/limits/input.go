@@ -6,6 +6,9 @@ import "time"
 const (
 	// SourceFileBytes is the largest manifest file that is read.
 	SourceFileBytes = 8 << 20
+	// BrokenBytes is how much of a document that is not YAML is read again, beginning by
+	// beginning, to find the line that it breaks at: half a second, and each of 500 lines.
+	BrokenBytes = 4 << 20
 	// SourceFiles is how many files one overlay may read.
 	SourceFiles = 4096
 	// SourceReadBytes is how much of an overlay's files stays read while places are looked up

@@ -205,5 +205,40 @@ func (c chunk) broken(file string, err error) error {
 			line = c.line + n - 1
 		}
 	}
+	if n := c.unread(); n > 0 {
+		line = c.line + n - 1
+	}
 	return fmt.Errorf("%s:%d: not valid YAML: %s", file, line, text)
+}
+
+// unread is the line, from 1, below the longest beginning of the text that can be read; 0
+// where that is not found. Of much that is wrong in a block the parser tells no more than the
+// line before the block.
+func (c chunk) unread() int {
+	if readable(c.text) {
+		return 0 // it is YAML, and something else is wrong
+	}
+	lines := bytes.SplitAfter(c.text, []byte("\n"))
+	budget, end := limits.BrokenBytes, len(c.text)
+	for n := len(lines); n > 0; n-- {
+		end -= len(lines[n-1])
+		if budget -= end; budget < 0 {
+			return 0
+		}
+		if readable(c.text[:end]) {
+			return n
+		}
+	}
+	return 0
+}
+
+// readable says whether a text is YAML, of however many documents.
+func readable(text []byte) bool {
+	decoder := kyaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var document kyaml.Node
+		if err := decoder.Decode(&document); err != nil {
+			return errors.Is(err, io.EOF)
+		}
+	}
 }

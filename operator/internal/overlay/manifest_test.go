@@ -23,7 +23,14 @@ func TestRead_NamesFileAndLineOfABrokenManifest(t *testing.T) {
 		"a key twice, as two forms of one number": {"apiVersion: v1\nkind: ConfigMap\ndata: {-1: a, -1.0: b}\n", []string{"x.yaml:3:", `"-1.0" is there already on line 3`}},
 		"a second document that most readers miss": {"apiVersion: v1\nkind: ConfigMap\n--- {apiVersion: sluice.dev/v1beta1, kind: Workload}\n",
 			[]string{"x.yaml:3:", "second document"}},
-		"a second document after an end mark":  {"apiVersion: v1\nkind: ConfigMap\n...\napiVersion: v1\nkind: Secret\n", []string{"x.yaml:3: not valid YAML"}},
+		"a second document after an end mark":  {"apiVersion: v1\nkind: ConfigMap\n...\napiVersion: v1\nkind: Secret\n", []string{"x.yaml:4: not valid YAML"}},
+		"a line that is out of the block":      {"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n data: {}\n", []string{"x.yaml:5: not valid YAML: did not find expected key"}},
+		"one deep in a long block":             {"apiVersion: v1\nkind: ConfigMap\nspec:\n  a:\n    b: 1\n    c: 2\n    d: 3\n   e: 4\nf: 5\n", []string{"x.yaml:8: not valid YAML"}},
+		"a tab":                                {"kind: a\nspec:\n  image: a\n\treplicas: 3\n", []string{"x.yaml:4: not valid YAML"}},
+		"a brace that is not closed":           {"kind: a\nmetadata: {name: a\nspec:\n  image: a\n", []string{"x.yaml:2: not valid YAML"}},
+		"a quote that is not closed":           {"kind: a\nlist: [a,\n  b]\nspec:\n  image: \"a\n  replicas: 3\n", []string{"x.yaml:5: not valid YAML"}},
+		"a name of nothing":                    {"kind: a\nb: 1\nc: *nothing\n", []string{"x.yaml:3: not valid YAML"}},
+		"one at the end of what is too long":   {"kind: a\nb:\n" + strings.Repeat("  - a line\n", 100_000) + " c: 1\n" + strings.Repeat("d: 1\n", 100), []string{"not valid YAML"}},
 		"no kind":                              {"\n# nothing\napiVersion: v1\n", []string{"x.yaml:3:", "apiVersion and kind"}},
 		"no apiVersion":                        {"kind: Workload\n", []string{"x.yaml:1:", "apiVersion and kind"}},
 		"a list of lines":                      {"- a\n", []string{"x.yaml:1:", "apiVersion and kind"}},
@@ -37,6 +44,20 @@ func TestRead_NamesFileAndLineOfABrokenManifest(t *testing.T) {
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("more than one line: %q", err)
 			}
+		})
+	}
+}
+
+func TestRead_NamesFileAndLineOfABrokenResource(t *testing.T) {
+	for name, more := range map[string]string{"a plain list": "", "what Kustomize has to build": "namePrefix: a-\n"} {
+		t.Run(name, func(t *testing.T) {
+			_, err := read(t, write(t, map[string]string{
+				"o/kustomization.yaml":    "resources: [../base]\n",
+				"base/kustomization.yaml": "resources: [good.yaml, x.yaml]\n" + more,
+				"base/good.yaml":          workload,
+				"base/x.yaml":             "apiVersion: v1\nkind: ConfigMap\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n data: {}\n",
+			}), "o")
+			mustFail(t, err, "base/x.yaml:8: not valid YAML: did not find expected key")
 		})
 	}
 }

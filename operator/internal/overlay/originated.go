@@ -3,6 +3,7 @@ package overlay
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -84,7 +85,26 @@ func (o *originated) once(fsys filesys.FileSystem, below string) ([]Object, erro
 	if where := o.keyWithoutQuotes(err); where != "" {
 		return nil, errors.New(where)
 	}
+	if broken := o.brokenResource(err); broken != nil {
+		return nil, broken
+	}
 	return nil, fmt.Errorf("%s: %w", o.shown(below), err)
+}
+
+// brokenResource is the error of the resource that is no YAML, if that is why nothing was
+// built: Kustomize names the file as its kustomization does, and often another line.
+func (o *originated) brokenResource(err error) error {
+	if err == nil || !strings.Contains(err.Error(), "MalformedYAMLError") {
+		return nil
+	}
+	for _, file := range slices.Sorted(maps.Keys(o.resources)) {
+		for _, c := range split(o.rooted.content[file]) {
+			if _, err := c.check(o.shown(file)); err != nil && !readable(c.text) {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // doubtful says whether the annotations may have changed more of what was built than

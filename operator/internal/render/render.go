@@ -211,13 +211,15 @@ func (r renderer) everyPod() metav1.LabelSelector {
 
 func (r renderer) backupLabel() string { return r.w.Name + "-backup" }
 
-// networkPolicy lets traffic in on the declared ports and nowhere else.
+// networkPolicy lets traffic in on the declared ports and nowhere else. It names them, as the
+// Service does: by number, pods that run while the number changes would be cut off until the
+// last step of the rollout has replaced them.
 func (r renderer) networkPolicy() *networkingv1.NetworkPolicy {
 	var in []networkingv1.NetworkPolicyIngressRule
 	if len(r.w.Spec.Ports) > 0 {
 		rule := networkingv1.NetworkPolicyIngressRule{}
 		for _, p := range r.w.Spec.Ports {
-			protocol, port := p.Protocol, intOrString(p.Port)
+			protocol, port := p.Protocol, intOrStringName(p.Name)
 			rule.Ports = append(rule.Ports, networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: &port})
 		}
 		in = append(in, rule)

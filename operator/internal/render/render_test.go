@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -202,6 +203,32 @@ func TestChildren_PodsAreBehindTheNetworkPolicyAndHaveNoToken(t *testing.T) {
 		}
 		if account := child(got, "ServiceAccount"); account != nil && account.Object["automountServiceAccountToken"] != false {
 			t.Errorf("%s: the account gives a token to whoever uses it", name)
+		}
+	}
+}
+
+// While a rollout takes pods from one number to another, those of both are reached: what is
+// not a pod, and so changes at once, knows ports by name alone.
+func TestChildren_PodsOfBothNumbersAreReachedWhileAPortChanges(t *testing.T) {
+	before, after := full(), full()
+	for i := range after.Spec.Ports {
+		after.Spec.Ports[i].Port++
+	}
+	old, now := children(t, before), children(t, after)
+	policy, _, err := unstructured.NestedSlice(child(now, "NetworkPolicy").Object, "spec", "ingress")
+	if err != nil || len(policy) != 1 {
+		t.Fatalf("%v: %v", policy, err)
+	}
+	if diff := cmp.Diff(child(old, "NetworkPolicy").Object, child(now, "NetworkPolicy").Object); diff != "" {
+		t.Errorf("pods that run are cut off: %s", diff)
+	}
+	ports, _, err := unstructured.NestedSlice(child(now, "Service").Object, "spec", "ports")
+	if err != nil || len(ports) != len(after.Spec.Ports) {
+		t.Fatalf("%v: %v", ports, err)
+	}
+	for i, p := range ports {
+		if got := p.(map[string]any)["targetPort"]; got != after.Spec.Ports[i].Name {
+			t.Errorf("the Service goes to port %v, and not to %s", got, after.Spec.Ports[i].Name)
 		}
 	}
 }

@@ -136,6 +136,9 @@ func metricsOf(n int) string {
 
 // accepted are manifests that the API server takes. Their defaults are what is compared.
 var accepted = map[string]string{
+	"a number of two protocols":     head + "  image: a\n  ports: [{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53}]\n",
+	"a budget in percent":           head + "  image: a\n  availability: {minAvailable: 0%}\n",
+	"no budget and every probe":     head + "  image: a\n  availability: {minAvailable: 0}\n  probes: {startup: {exec: {command: [a]}}, readiness: {httpGet: {port: 80}}, liveness: {grpc: {port: 80}}}\n",
 	"the least":                     head + "  image: a\n",
 	"ports without a protocol":      head + "  image: a\n  ports: [{name: http, port: 80}, {name: dns, port: 53, protocol: UDP}]\n",
 	"a drift without a mode":        head + "  image: a\n  drift: {}\n",
@@ -177,6 +180,12 @@ var accepted = map[string]string{
 // refused are manifests that the API server does not take, with the field that has to be
 // named.
 var refused = map[string]struct{ manifest, field string }{
+	"two ports of one number":           {head + "  image: a\n  ports: [{name: http, port: 80}, {name: web, port: 80}]\n", "spec.ports"},
+	"a budget below nothing":            {head + "  image: a\n  availability: {minAvailable: -1}\n", "spec.availability.minAvailable"},
+	"a budget above everything":         {head + "  image: a\n  availability: {minAvailable: 101%}\n", "spec.availability.minAvailable"},
+	"a budget that is no number":        {head + "  image: a\n  availability: {minAvailable: most}\n", "spec.availability.minAvailable"},
+	"a probe that asks nothing":         {head + "  image: a\n  probes: {liveness: {tcpSocket: {port: 80}}, readiness: {}}\n", "spec.probes.readiness"},
+	"a probe with a period alone":       {head + "  image: a\n  probes: {startup: {periodSeconds: 5}}\n", "spec.probes.startup"},
 	"an unknown field":                  {head + "  image: a\n  replica: 3\n", "spec.replica"},
 	"an unknown field deep down":        {head + "  image: a\n  ports: [{name: http, port: 80, prot: TCP}]\n", "spec.ports[0].prot"},
 	"an unknown field at the top":       {head + "  image: a\nitems: []\n", "items"},

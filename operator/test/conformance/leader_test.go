@@ -196,7 +196,7 @@ func (r *replicas) ends(t *testing.T, leader *replica, signal syscall.Signal) {
 	if got := fmt.Sprint(leader.Wait()); got != want {
 		t.Errorf("the former leader ended with %s, want %s", got, want)
 	}
-	if says := strings.Contains(string(log), "manager: another replica leads: Lease sluice-system/sluice.dev"); says != (signal == syscall.SIGSTOP) {
+	if says := strings.Contains(string(log), `"msg":"Manager ended","err":"another replica leads: Lease sluice-system/sluice.dev`); says != (signal == syscall.SIGSTOP) {
 		t.Errorf("that it lost the Lease is in its log: %t", says)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/evidence"
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
+	"github.com/sluice-dev/sluice/operator/internal/strictjson"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
@@ -54,9 +55,13 @@ func up(t *testing.T, options stage.Options) (*stage.Stage, client.Client) {
 		t.Fatalf("start the lab (run `make build tools` first): %v", err)
 	}
 	t.Cleanup(func() {
+		log, err := os.ReadFile(st.Manager.Log())
+		if err != nil {
+			t.Error(err)
+		}
+		readable(t, log)
 		if t.Failed() {
-			log, err := os.ReadFile(st.Manager.Log())
-			t.Logf("the operator's log ends with (%v): %s", err, log[max(0, len(log)-4000):])
+			t.Logf("the operator's log ends with: %s", log[max(0, len(log)-4000):])
 		}
 		if err := st.Stop(); err != nil {
 			t.Error(err)
@@ -67,6 +72,20 @@ func up(t *testing.T, options stage.Options) (*stage.Stage, client.Client) {
 		t.Fatal(err)
 	}
 	return st, access
+}
+
+// readable fails on a line of the operator's log that what collects logs cannot read: one
+// that is no JSON, or has a key twice. The last one of a replica that was killed may be cut.
+func readable(t *testing.T, log []byte) {
+	t.Helper()
+	for line := range bytes.Lines(log) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			continue
+		}
+		if err := strictjson.Check(bytes.TrimSpace(line), 0); err != nil {
+			t.Errorf("line of the operator's log: %v: %s", err, line)
+		}
+	}
 }
 
 func (s *suite) prepare(t *testing.T) {

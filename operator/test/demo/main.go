@@ -36,7 +36,9 @@ func run(ctx context.Context, keep bool) (err error) {
 		return err
 	}
 	defer func() {
-		if stopErr := d.close(); err == nil {
+		if err != nil && ctx.Err() == nil {
+			err = d.stage.Failed(err)
+		} else if stopErr := d.stage.Stop(); err == nil {
 			err = stopErr
 		}
 	}()
@@ -87,13 +89,11 @@ func start(ctx context.Context) (*demo, error) {
 		return nil, err
 	}
 	if err := d.prepare(); err != nil {
-		_ = d.close()
-		return nil, err
+		return nil, d.stage.Failed(err)
 	}
 	rss, err := d.stage.Manager.RSS()
 	if err != nil {
-		_ = d.close()
-		return nil, err
+		return nil, d.stage.Failed(err)
 	}
 	fmt.Printf("   the operator is ready and holds %d MiB\n", rss>>20)
 	return d, nil
@@ -121,8 +121,6 @@ func (d *demo) prepare() error {
 	d.signer = filepath.Join(d.stage.Cluster.Dir(), "signer.json")
 	return os.WriteFile(d.signer, manifest, 0o600)
 }
-
-func (d *demo) close() error { return d.stage.Stop() }
 
 type indented struct{ to *os.File }
 

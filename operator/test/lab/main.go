@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -64,9 +65,14 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return cli.ExitPass
 }
 
-// ended says why the lab ends, in a line that no terminal takes for a command.
+// ended says why the lab ends, in lines that no terminal takes for a command: the end of a
+// program's log is among them.
 func ended(errOut io.Writer, code int, err error) int {
-	fmt.Fprintln(errOut, "sluice: "+redact.Text(err.Error(), limits.ErrorBytes))
+	prefix := "sluice: "
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintln(errOut, prefix+redact.Text(strings.TrimSuffix(line, "\n"), limits.ErrorBytes))
+		prefix = "  "
+	}
 	return code
 }
 
@@ -80,18 +86,14 @@ func up(ctx context.Context, o stage.Options, out, errOut io.Writer) error {
 		return err
 	}
 	if err := furnish(st); err != nil {
-		return errors.Join(err, st.Stop())
+		return st.Failed(err)
 	}
 	fmt.Fprintf(out, "export KUBECONFIG=%s LAB=%s REGISTRY=%s COSIGN_PASSWORD=\n", st.Cluster.Kubeconfig(), st.Cluster.Dir(), st.RegistryAddress)
 	fmt.Fprintf(errOut, "registry %s is at %s; the operator's log is %s\nStop with Ctrl-C.\n", stage.Registry, st.RegistryAddress, st.Manager.Log())
-	waited := st.Cluster.Wait(ctx)
-	if err := st.Stop(); err != nil {
-		return err
+	if err := st.Cluster.Wait(ctx); err != nil && ctx.Err() == nil {
+		return st.Failed(err)
 	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return waited
+	return st.Stop()
 }
 
 // furnish adds what somebody needs who tries it out: an image that nobody signed, the key

@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -35,5 +38,39 @@ func TestRun_ExitsAsSluiceDoes(t *testing.T) {
 				t.Errorf("code %d, %q, %q", code, out.String(), said.String())
 			}
 		})
+	}
+}
+
+// A lab that fails says so in lines that can be read, and the log that it names is there.
+func TestRun_LeavesTheLogsOfALabThatFails(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	manager := filepath.Join(t.TempDir(), "manager")
+	if err := os.WriteFile(manager, []byte("#!/bin/sh\nexit 3\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var out, said bytes.Buffer
+	if code := run(t.Context(), []string{"--manager=" + manager}, &out, &said); code != cli.ExitUndecided {
+		t.Fatalf("code %d: %s", code, said.String())
+	}
+	left, err := filepath.Glob(filepath.Join(folder, "sluice-lab-*", "sluice-manager-*.log"))
+	if err != nil || len(left) != 1 {
+		t.Fatalf("%v, %v: %s", left, err, said.String())
+	}
+	for _, want := range []string{"\nsluice: wait for the operator to be ready: exit status 3; its log is " + left[0] + "\n", "\n  the logs are left in " + filepath.Dir(left[0]) + "\n"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("it does not say %q: %s", want, said.String())
+		}
+	}
+	if data, err := filepath.Glob(filepath.Join(filepath.Dir(left[0]), "data-*")); err != nil || len(data) > 0 {
+		t.Errorf("data is left: %v, %v", data, err)
+	}
+}
+
+func TestEnded_KeepsTheLinesOfALogApart(t *testing.T) {
+	var said bytes.Buffer
+	ended(&said, cli.ExitUndecided, errors.New("etcd ended by itself; the end of its log:\nfirst\n\x1b[2Jsecond\n"))
+	if got, want := said.String(), "sluice: etcd ended by itself; the end of its log:\n  first\n  \\x1b[2Jsecond\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

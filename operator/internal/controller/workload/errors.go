@@ -59,24 +59,26 @@ func refused(reason string, err error) error {
 		o.kind = outdated
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		o.kind, o.reason = terminal, reasonNamespaceTerminating
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err), untyped(err):
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err), unmergeable(err):
 		o.kind, o.reason = terminal, reasonChildRefused
 		o.message = "the API server refuses what the spec renders to; correct the spec, or what refuses it: " + o.message
 	}
 	return o
 }
 
-// untyped says that the API server could not take an apply apart, as with two variables of
-// one name. It calls that an error of its own.
-func untyped(err error) bool {
-	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed to create typed patch object")
+// unmergeable says whether the API server cannot read a child as its schema has it, as with a
+// key twice in a list. It calls that an error of its own and gives no reason, but says so of
+// the same child for ever.
+func unmergeable(err error) bool {
+	var answer apierrors.APIStatus
+	return errors.As(err, &answer) && strings.HasPrefix(answer.Status().Message, "failed to create typed patch object ")
 }
 
 // isRefused says that a write was refused for what a child is, so that another kind of write
 // may be taken.
 func isRefused(err error) bool {
 	o := obstacleOf(err)
-	return o != nil && o.reason == reasonChildRefused && !untyped(o.err)
+	return o != nil && o.reason == reasonChildRefused && !unmergeable(o.err)
 }
 
 // obstacleOf is the obstacle in err; nil when there is none.

@@ -100,9 +100,22 @@ type Replica struct {
 func Up(ctx context.Context, o Options) (*Stage, error) {
 	s := &Stage{}
 	if err := s.up(ctx, o); err != nil {
-		return nil, errors.Join(err, s.Stop())
+		if ctx.Err() != nil {
+			return nil, errors.Join(err, s.Stop())
+		}
+		return nil, s.Failed(err)
 	}
 	return s, nil
+}
+
+// Failed stops everything after a failure, and leaves the logs where they are: it adds to the
+// error where that is.
+func (s *Stage) Failed(err error) error {
+	if s.Cluster == nil {
+		return errors.Join(err, s.Stop())
+	}
+	s.Cluster.KeepLogs()
+	return errors.Join(err, s.Stop(), fmt.Errorf("the logs are left in %s", s.Cluster.Dir()))
 }
 
 // Stop stops everything; it is safe to call at any time.
