@@ -13,7 +13,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cyberphone/json-canonicalization/go/src/webpki.org/jsoncanonicalizer"
 	"github.com/digitorus/timestamp"
+	ssldsse "github.com/secure-systems-lab/go-securesystemslib/dsse"
 	protocommon "github.com/sigstore/protobuf-specs/gen/pb-go/common/v1"
 	protorekor "github.com/sigstore/protobuf-specs/gen/pb-go/rekor/v1"
 	rekortiles "github.com/sigstore/rekor-tiles/v2/pkg/generated/protobuf"
@@ -36,6 +38,21 @@ type made struct {
 	signature   []byte
 	// claim, or envelope (JSON) with its payload.
 	claim, envelope, payload []byte
+	// digest of what was signed, where nothing else of it is known.
+	digest []byte
+}
+
+// sum is the SHA-256 of the bytes that were signed.
+func (m made) sum() []byte {
+	switch {
+	case m.digest != nil:
+		return m.digest
+	case m.claim != nil:
+		sum := sha256.Sum256(m.claim)
+		return sum[:]
+	}
+	sum := sha256.Sum256(ssldsse.PAE(inTotoMediaType, m.payload))
+	return sum[:]
 }
 
 // logged enters what was made into the transparency log of the version asked for.
@@ -95,29 +112,23 @@ func rekorBody(m made, entry *protorekor.TransparencyLogEntry) error {
 	return err
 }
 
-// tileBody is the body of version 2.
+// tileBody is the body of version 2, which knows one kind: that of an envelope has the digest
+// of what its signature is over.
 func tileBody(m made, entry *protorekor.TransparencyLogEntry) error {
 	signed := &rekortiles.Signature{Content: m.signature, Verifier: &rekortiles.Verifier{
 		Verifier:   &rekortiles.Verifier_X509Certificate{X509Certificate: &protocommon.X509Certificate{RawBytes: m.certificate.Raw}},
 		KeyDetails: protocommon.PublicKeyDetails_PKIX_ECDSA_P256_SHA_256,
 	}}
-	sum := sha256.Sum256(m.payload)
-	body := &rekortiles.Entry{Kind: "dsse", ApiVersion: "0.0.2", Spec: &rekortiles.Spec{Spec: &rekortiles.Spec_DsseV002{
-		DsseV002: &rekortiles.DSSELogEntryV002{
-			PayloadHash: &protocommon.HashOutput{Algorithm: protocommon.HashAlgorithm_SHA2_256, Digest: sum[:]},
-			Signatures:  []*rekortiles.Signature{signed},
+	body := &rekortiles.Entry{Kind: "hashedrekord", ApiVersion: "0.0.2", Spec: &rekortiles.Spec{Spec: &rekortiles.Spec_HashedRekordV002{
+		HashedRekordV002: &rekortiles.HashedRekordLogEntryV002{
+			Data: &protocommon.HashOutput{Algorithm: protocommon.HashAlgorithm_SHA2_256, Digest: m.sum()}, Signature: signed,
 		},
 	}}}
-	if m.claim != nil {
-		sum = sha256.Sum256(m.claim)
-		body.Kind = "hashedrekord"
-		body.Spec.Spec = &rekortiles.Spec_HashedRekordV002{HashedRekordV002: &rekortiles.HashedRekordLogEntryV002{
-			Data: &protocommon.HashOutput{Algorithm: protocommon.HashAlgorithm_SHA2_256, Digest: sum[:]}, Signature: signed,
-		}}
-	}
 	entry.KindVersion = &protorekor.KindVersion{Kind: body.Kind, Version: body.ApiVersion}
-	var err error
-	entry.CanonicalizedBody, err = protojson.Marshal(body)
+	text, err := protojson.Marshal(body)
+	if err == nil {
+		entry.CanonicalizedBody, err = jsoncanonicalizer.Transform(text)
+	}
 	return err
 }
 

@@ -252,21 +252,18 @@ func (v *SigstoreServer) entry(_ *http.Request, body []byte) (answer, error) {
 	return a, err
 }
 
-// tile logs an envelope in version 2 of Rekor.
+// tile logs what a certificate's key signed in version 2 of Rekor.
 func (v *SigstoreServer) tile(_ *http.Request, body []byte) (answer, error) {
 	var asked rekortiles.CreateEntryRequest
 	if err := protojson.Unmarshal(body, &asked); err != nil {
 		return answer{}, err
 	}
-	d := asked.GetDsseRequestV002()
-	if len(d.GetVerifiers()) != 1 || len(d.GetEnvelope().GetSignatures()) != 1 {
-		return answer{}, errors.New("an envelope with one signature and one verifier is logged here")
-	}
-	c, err := x509.ParseCertificate(d.Verifiers[0].GetX509Certificate().GetRawBytes())
+	r := asked.GetHashedRekordRequestV002()
+	c, err := x509.ParseCertificate(r.GetSignature().GetVerifier().GetX509Certificate().GetRawBytes())
 	if err != nil {
 		return answer{}, err
 	}
-	logged, err := v.sigstore.logged(made{certificate: c, signature: d.Envelope.Signatures[0].Sig, payload: d.Envelope.Payload}, true)
+	logged, err := v.sigstore.logged(made{certificate: c, signature: r.GetSignature().GetContent(), digest: r.GetDigest()}, true)
 	if err != nil {
 		return answer{}, err
 	}

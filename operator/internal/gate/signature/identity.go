@@ -98,7 +98,7 @@ func (i *identity) accepts(ctx context.Context, s *stored, image digest) (accept
 	if err := s.cannotBeAccepted(); err != nil {
 		return acceptance{}, err
 	}
-	made, err := i.made(ctx, s, func() verify.ArtifactPolicyOption { return artifactOf(s, image) })
+	made, err := i.made(ctx, s, func() verify.ArtifactPolicyOption { return artifactOf(s) })
 	if err != nil {
 		return acceptance{}, err
 	}

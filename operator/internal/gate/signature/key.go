@@ -122,7 +122,7 @@ func (k *key) accepts(_ context.Context, s *stored, image digest) (acceptance, e
 	if err := s.cannotBeAccepted(); err != nil {
 		return acceptance{}, err
 	}
-	if err := k.verify(s, artifactOf(s, image)); err != nil {
+	if err := k.verify(s, artifactOf(s)); err != nil {
 		return acceptance{}, err
 	}
 	return acceptance{signer: k.id}, s.concerns(image)

@@ -1,8 +1,10 @@
 package signature
 
 import (
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -431,6 +433,12 @@ func TestValidateKeyless_SaysFieldAndRemedy(t *testing.T) {
 	}
 }
 
+// paeSum is the SHA-256 of what a signature over a statement is over.
+func paeSum(statement string) []byte {
+	sum := sha256.Sum256(fmt.Appendf(nil, "DSSEv1 28 application/vnd.in-toto+json %d %s", len(statement), statement))
+	return sum[:]
+}
+
 func TestLoggedContent_IsComparedWithWhatWasSigned(t *testing.T) {
 	sum := "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03" // of "hello\n"
 	tile := base64.StdEncoding.EncodeToString([]byte("X\x91\xb5\xb5\"\xd5\xdf\x08m\x0f\xf0\xb1\x10\xfb\xd9\xd2\x1b\xb4\xfcqc\xaf4\xd0\x82\x86\xa2\xe8F\xf6\xbe\x03"))
@@ -441,12 +449,13 @@ func TestLoggedContent_IsComparedWithWhatWasSigned(t *testing.T) {
 		body string
 		want string
 	}{
-		"hashedrekord 0.0.1": {claim, `{"kind":"hashedrekord","apiVersion":"0.0.1","spec":{"data":{"hash":{"algorithm":"sha256","value":"` + sum + `"}}}}`, ""},
-		"dsse 0.0.1":         {payload, `{"kind":"dsse","apiVersion":"0.0.1","spec":{"payloadHash":{"algorithm":"sha256","value":"` + sum + `"}}}`, ""},
-		"intoto 0.0.2":       {payload, `{"kind":"intoto","apiVersion":"0.0.2","spec":{"content":{"payloadHash":{"algorithm":"sha256","value":"` + sum + `"}}}}`, ""},
-		"hashedrekord 0.0.2": {claim, `{"kind":"hashedrekord","apiVersion":"0.0.2","spec":{"hashedRekordV002":{"data":{"algorithm":"SHA2_256","digest":"` + tile + `"}}}}`, ""},
-		"dsse 0.0.2":         {payload, `{"kind":"dsse","apiVersion":"0.0.2","spec":{"dsseV002":{"payloadHash":{"algorithm":"SHA2_256","digest":"` + tile + `"}}}}`, ""},
-		"of another payload": {other, `{"kind":"dsse","apiVersion":"0.0.1","spec":{"payloadHash":{"algorithm":"sha256","value":"` + sum + `"}}}`, "about other content"},
+		"hashedrekord 0.0.1":                         {claim, `{"kind":"hashedrekord","apiVersion":"0.0.1","spec":{"data":{"hash":{"algorithm":"sha256","value":"` + sum + `"}}}}`, ""},
+		"dsse 0.0.1":                                 {payload, `{"kind":"dsse","apiVersion":"0.0.1","spec":{"payloadHash":{"algorithm":"sha256","value":"` + sum + `"}}}`, ""},
+		"intoto 0.0.2":                               {payload, `{"kind":"intoto","apiVersion":"0.0.2","spec":{"content":{"payloadHash":{"algorithm":"sha256","value":"` + sum + `"}}}}`, ""},
+		"hashedrekord 0.0.2":                         {claim, `{"kind":"hashedrekord","apiVersion":"0.0.2","spec":{"hashedRekordV002":{"data":{"algorithm":"SHA2_256","digest":"` + tile + `"}}}}`, ""},
+		"hashedrekord 0.0.2 of an envelope":          {&stored{payload: []byte("a")}, `{"kind":"hashedrekord","apiVersion":"0.0.2","spec":{"hashedRekordV002":{"data":{"algorithm":"SHA2_256","digest":"` + base64.StdEncoding.EncodeToString(paeSum("a")) + `"}}}}`, ""},
+		"dsse 0.0.2, which no log takes any more":    {payload, `{"kind":"dsse","apiVersion":"0.0.2","spec":{"dsseV002":{"payloadHash":{"algorithm":"SHA2_256","digest":"` + tile + `"}}}}`, "not supported"},
+		"of another payload":                         {other, `{"kind":"dsse","apiVersion":"0.0.1","spec":{"payloadHash":{"algorithm":"sha256","value":"` + sum + `"}}}`, "about other content"},
 		"of the bytes where the envelope was signed": {payload, `{"kind":"hashedrekord","apiVersion":"0.0.1","spec":{"data":{"hash":{"algorithm":"sha256","value":"` + sum + `"}}}}`, "about other content"},
 		"no hash":            {payload, `{"kind":"dsse","apiVersion":"0.0.1","spec":{}}`, "hash algorithm"},
 		"an empty hash":      {payload, `{"kind":"dsse","apiVersion":"0.0.1","spec":{"payloadHash":{"algorithm":"sha256"}}}`, "about other content"},

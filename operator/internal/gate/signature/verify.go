@@ -46,20 +46,24 @@ func newVerifier(a gate.Authority) (verifier, error) {
 	return newKey(a.PublicKeyPEM)
 }
 
-// artifactOf is what sigstore-go holds the signature to: the claim's bytes, or that the
-// image is among the statement's subjects.
-func artifactOf(s *stored, image digest) verify.ArtifactPolicyOption {
+// artifactOf is what sigstore-go holds the signature to: the claim's bytes. Of an envelope it
+// verifies the signature alone: it would read the subjects of the statement once more, and
+// take names of fields in any case.
+func artifactOf(s *stored) verify.ArtifactPolicyOption {
 	if s.claim != nil {
 		return verify.WithArtifact(bytes.NewReader(s.claim))
 	}
-	return verify.WithArtifactDigest("sha256", image.raw)
+	return verify.WithoutArtifactUnsafe()
 }
 
-// concerns holds a claim, whose signature is good, to the image's digest and to being a
-// signature of an image. The repository it names is not compared: an image that is
-// copied to another registry stays the same image.
+// concerns holds what has a good signature to the image's digest: the subjects of a statement,
+// or a claim, and that to being a signature of an image. The repository that a claim names is
+// not compared: an image that is copied to another registry stays the same image.
 func (s *stored) concerns(image digest) error {
 	if s.claim == nil {
+		if s.statement == nil || !s.statement.isAbout(image) {
+			return errors.New("its statement is about another image")
+		}
 		return nil
 	}
 	var claim payload.SimpleContainerImage
