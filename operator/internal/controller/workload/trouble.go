@@ -43,8 +43,8 @@ func (r *Reconciler) podTrouble(ctx context.Context, s *scope) string {
 			continue
 		}
 		if text := troubleOf(pod); text != "" {
-			// It is noted on the pods' controller, where what a pod says without an end would keep
-			// the write that takes it back from being taken.
+			// It is noted on the pods' controller, which takes no note without an end: the failure
+			// would be forgotten with this process.
 			return "; Pod " + pod.Name + ": " + redact.Text(text, limits.TroubleBytes)
 		}
 	}

@@ -84,9 +84,9 @@ func TestRollout_KeepsWhyPodsWereNotReady(t *testing.T) {
 	b.calm(w, "after it")
 }
 
-// Whoever may write the status of a pod cannot keep what failed from being taken back by it,
-// and what ended long ago does not tell why.
-func TestRollout_TakesBackWhateverPodsSayOfThemselves(t *testing.T) {
+// Whoever may write the status of a pod cannot have it forgotten that a rollout failed, so
+// that it begins anew with each process, and what ended long ago does not tell why.
+func TestRollout_StaysFailedWhateverPodsSayOfThemselves(t *testing.T) {
 	b := newBench(t)
 	w, before, _ := b.canarying("web", stepwise)
 	for name, status := range map[string]corev1.PodStatus{
@@ -105,6 +105,9 @@ func TestRollout_TakesBackWhateverPodsSayOfThemselves(t *testing.T) {
 	}
 	b.clock.move(time.Hour)
 	b.must(w)
+	b.rests(w)
+	b.expect(w, v1beta1.PhaseDegraded, reasonRolloutFailed)
+	b.restart()
 	b.rests(w)
 	b.expect(w, v1beta1.PhaseDegraded, reasonRolloutFailed)
 	runs(t, b.child("Deployment", "web"), before, 4)
