@@ -93,6 +93,12 @@ const (
 	// PrometheusNoteBytes is how long an error or a warning of Prometheus may be. With ten
 	// metrics and all warnings, a status is 12 KiB larger.
 	PrometheusNoteBytes = 300
+	// TroubledPods is how many pods of a step that failed are looked at for why: a Workload has
+	// at most 100, and as many again while they roll. At 20 KiB each they are 10 MiB.
+	TroubledPods = 500
+	// TroubleBytes is how long what a pod says of itself may be where it is kept; the scheduler's
+	// message is 200 bytes for a cluster with two taints.
+	TroubleBytes = 300
 )
 
 // Bounds on status.

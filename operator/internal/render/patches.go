@@ -211,7 +211,7 @@ func contents(w *v1beta1.Workload, before []map[string]any, built resmap.ResMap)
 		case !kinds[kindOf(child)]:
 			err = fmt.Errorf("%s: a patch made it a %v %v; children keep their kind", name, child["apiVersion"], child["kind"])
 		case err == nil:
-			err = wellFormed(child, name)
+			err = wellFormed(w, child, name)
 		}
 		if err != nil {
 			return nil, &PatchError{Path: patchesPath, Err: err}
@@ -247,7 +247,7 @@ func readBack(res *resource.Resource) (map[string]any, error) {
 // Workload from being deleted, and a resource version would make each apply a conflict. A
 // note of the operator's would be taken for one that it made: that the pods were scaled to
 // zero, or are a canary's.
-func wellFormed(child map[string]any, name string) error {
+func wellFormed(w *v1beta1.Workload, child map[string]any, name string) error {
 	for _, path := range metadataPaths {
 		metadata, _, err := unstructured.NestedMap(child, path...)
 		if err != nil {
@@ -258,12 +258,23 @@ func wellFormed(child map[string]any, name string) error {
 			switch field {
 			case "name", "namespace":
 			case "labels", "annotations":
-				if key := reserved(metadata[field]); key != "" {
-					return fmt.Errorf("%s: a patch sets %s.%s; what starts with %s is the operator's to set", name, at, key, ownPrefix)
+				if err := reserved(w, metadata[field], name, at); err != nil {
+					return err
 				}
 			default:
 				return fmt.Errorf("%s: a patch sets %s; of metadata, patches may change name, labels and annotations", name, at)
 			}
+		}
+	}
+	if runs([]map[string]any{child}) {
+		// By it the Deployment of a canary is told from the Workload's own.
+		path := []string{"spec", "selector", "matchLabels"}
+		selected, _, err := unstructured.NestedMap(child, path...)
+		if err == nil {
+			err = reserved(w, selected, name, strings.Join(path, "."))
+		}
+		if err != nil {
+			return err
 		}
 	}
 	if _, ok := child["status"]; ok {
@@ -282,16 +293,20 @@ func wellFormed(child map[string]any, name string) error {
 // ownPrefix is what the operator's labels and annotations start with.
 const ownPrefix = "sluice.dev/"
 
-// reserved is the first key of labels or annotations that is the operator's own; empty
-// without one. The tenant is the Workload's, and policies look at it.
-func reserved(marks any) string {
+// reserved refuses labels or annotations that are the operator's own. The tenant has to be
+// the Workload's, which policies look at.
+func reserved(w *v1beta1.Workload, marks any, name, at string) error {
 	m, _ := marks.(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(m)) {
-		if strings.HasPrefix(key, ownPrefix) && key != labelTenant {
-			return key
+		switch {
+		case key == labelTenant && m[key] == w.Spec.Tenant:
+		case key == labelTenant:
+			return fmt.Errorf("%s: a patch sets %s.%s to another tenant than spec.tenant, which alone says it", name, at, key)
+		case strings.HasPrefix(key, ownPrefix):
+			return fmt.Errorf("%s: a patch sets %s.%s; what starts with %s is the operator's to set", name, at, key, ownPrefix)
 		}
 	}
-	return ""
+	return nil
 }
 
 // metadataPaths are where a child has metadata: its own and that of what it makes.

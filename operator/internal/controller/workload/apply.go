@@ -60,7 +60,9 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, d *unstructured.Unstr
 		return nil
 	}
 	first, second := r.overwrite, r.applyChild
-	if live == nil || metadataOnly(changes) {
+	// That an apply can hold what is desired is known by the operator's notes alone. Without
+	// them, an overwrite might get in what the notes, which an apply sets, would not tell of.
+	if live == nil || metadataOnly(changes) || disowned(d, live) {
 		first, second = second, first
 	}
 	if err := r.write(ctx, s, d, live, first, second); err != nil {

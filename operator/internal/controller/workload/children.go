@@ -231,7 +231,7 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) error {
 		if err != nil {
 			return unreadable("ChildUnreadable", about("get", d.GetKind(), d, err))
 		}
-		if !s.mine(existing) && !adoptable(existing) {
+		if !s.mine(existing) && (!adoptable(existing) || s.ofAnother(existing)) {
 			return &obstacle{kind: terminal, reason: reasonConflict, message: conflict(existing, s.workload)}
 		}
 		s.owned = append(s.owned, existing)

@@ -458,6 +458,24 @@ func TestReconcile_TellsWhatNoApplyCanHold(t *testing.T) {
 	}
 }
 
+// Whoever takes the operator's notes off a child does not get in what no apply can hold: the
+// notes would say that something else runs.
+func TestReconcile_WritesInNoOtherWayWhatNoApplyCanHold(t *testing.T) {
+	b := newBench(t)
+	w := b.running("web")
+	before, _ := b.release(w)
+	b.update(w, func(w *v1beta1.Workload) {
+		w.Spec.Patches = []v1beta1.Patch{{Target: &v1beta1.PatchTarget{Kind: "Deployment"},
+			Patch: `[{"op":"add","path":"/spec/template/spec/containers/0/env","value":[{"name":"A","value":"1"},{"name":"A","value":"2"}]}]`}}
+	})
+	for range 3 {
+		b.edit("Deployment", "web", func(c *unstructured.Unstructured) { c.SetAnnotations(nil) })
+		b.must(w)
+		b.expect(w, v1beta1.PhaseBlocked, reasonChildRefused)
+		runs(t, b.child("Deployment", "web"), before, 1)
+	}
+}
+
 func TestReconcile_ReadsAnObservedGenerationThatLagsAsProgressing(t *testing.T) {
 	b := newBench(t)
 	w := b.running("web")

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -53,12 +54,29 @@ func (r *Reconciler) fetch(ctx context.Context, s *scope, key childKey) (bool, e
 	if err != nil {
 		return false, unreadable("ChildUnreadable", fmt.Errorf("get %s %s/%s: %w", key.Kind, s.workload.Namespace, key.name, err))
 	}
-	if !s.mine(live) && !adoptable(live) {
+	if !s.mine(live) && !s.strayed(live) {
 		return false, nil
 	}
 	s.owned = append(s.owned, live)
 	s.memory.children[key] = live.GetUID()
 	return true, nil
+}
+
+// strayed says whether a child without an owner that was found by its name alone is this
+// Workload's. What another one of that name left behind would be changed, and deleted as
+// what nobody asks for.
+func (s *scope) strayed(c *unstructured.Unstructured) bool {
+	if !adoptable(c) || s.ofAnother(c) {
+		return false
+	}
+	return isPodsController(c) || c.GetKind() == kindRecord || s.memory.children[keyOf(c)] == c.GetUID()
+}
+
+// ofAnother says whether a pods' controller selects the pods of another Workload, which
+// nobody can change.
+func (s *scope) ofAnother(c *unstructured.Unstructured) bool {
+	instance, _, _ := unstructured.NestedString(c.Object, "spec", "selector", "matchLabels", render.LabelInstance)
+	return isPodsController(c) && instance != "" && instance != s.workload.Name
 }
 
 func (r *Reconciler) findController(ctx context.Context, s *scope) error {
@@ -91,9 +109,14 @@ func (r *Reconciler) findRollout(ctx context.Context, s *scope) error {
 	if c := s.courseBefore(); c == nil || c.Done || s.workload.Spec.Storage != nil || canaryOf(s.owned) != nil {
 		return nil
 	}
-	_, err := r.fetch(ctx, s, childKey{
+	key := childKey{
 		GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), name: render.CanaryName(primary(s.owned).GetName()),
-	})
+	}
+	if findKey(s.owned, key) != nil {
+		// On its way out.
+		return nil
+	}
+	_, err := r.fetch(ctx, s, key)
 	return err
 }
 

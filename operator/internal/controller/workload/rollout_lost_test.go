@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/render"
@@ -202,4 +204,71 @@ func TestRollout_ALabelOfACanaryHidesNothing(t *testing.T) {
 	b.rests(w)
 	b.expect(w, v1beta1.PhaseDegraded, reasonRolloutFailed)
 	runs(t, b.child("Deployment", "web"), before, 4)
+}
+
+// A canary that is on its way out is one child, also for a process that finds it so.
+func TestRollout_ACanaryOnItsWayOutIsFoundOnce(t *testing.T) {
+	b := newBench(t)
+	w, _, _ := b.canarying("web", stepwise)
+	b.clock.move(time.Hour)
+	b.must(w)
+	if c := b.child("Deployment", "web-canary"); c == nil || c.GetDeletionTimestamp() == nil {
+		t.Fatalf("not on its way out: %v", c)
+	}
+	b.restart()
+	b.must(w)
+	seen := map[v1beta1.InventoryEntry]int{}
+	for _, e := range w.Status.Inventory {
+		if seen[e]++; seen[e] > 1 {
+			t.Errorf("twice: %+v", e)
+		}
+	}
+}
+
+// What another Workload left behind keeps running, whatever its name.
+func TestRollout_TakesNoDeploymentForACanaryByItsName(t *testing.T) {
+	b := newBench(t)
+	w, before, _ := b.canarying("web", stepwise)
+	b.clock.move(time.Hour)
+	b.must(w)
+	b.rests(w)
+	b.expect(w, v1beta1.PhaseDegraded, reasonRolloutFailed)
+	other := b.running("web-canary", func(w *v1beta1.Workload) { w.Spec.DeletionPolicy = v1beta1.DeletionPolicyOrphan })
+	if err := api.Delete(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := b.reconcile(other); err != nil {
+			t.Fatal(err)
+		}
+		b.collect()
+	}
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(other), other); err == nil {
+		t.Fatal("it is not gone")
+	}
+	b.restart()
+	b.rests(w)
+	left := b.child("Deployment", "web-canary")
+	if left == nil || left.GetDeletionTimestamp() != nil || len(left.GetOwnerReferences()) > 0 {
+		t.Errorf("taken: %v", left)
+	}
+	runs(t, b.child("Deployment", "web"), before, 4)
+}
+
+// A canary does not begin in the place of what another Workload left behind, and says so.
+func TestRollout_ACanaryWhoseNameIsTakenSaysSo(t *testing.T) {
+	b := newBench(t)
+	other := b.running("web-canary")
+	b.edit("Deployment", "web-canary", func(c *unstructured.Unstructured) { c.SetLabels(nil); c.SetOwnerReferences(nil) })
+	left := b.child("Deployment", "web-canary")
+	w, before, _ := b.canarying("web", stepwise)
+	b.expect(w, v1beta1.PhaseBlocked, reasonConflict)
+	runs(t, b.child("Deployment", "web"), before, 4)
+	if diff := cmp.Diff(left, b.child("Deployment", "web-canary")); diff != "" {
+		t.Error(diff)
+	}
+	b.must(other)
+	if !metav1.IsControlledBy(b.child("Deployment", "web-canary"), other) {
+		t.Error("its own Workload does not take it back")
+	}
 }

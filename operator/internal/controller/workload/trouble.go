@@ -7,11 +7,19 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/redact"
 	"github.com/sluice-dev/sluice/operator/internal/render"
 )
+
+// unended leaves out pods that ended, such as an evicted one: they are kept for long, and are
+// not among those that were waited for.
+var unended = fields.AndSelectors(
+	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)))
 
 // podTrouble says why a pod of the step that failed is not ready, empty where none tells.
 // It is evidence: once the pods are taken back, nobody can look at them any more. That they
@@ -22,7 +30,9 @@ func (r *Reconciler) podTrouble(ctx context.Context, s *scope) string {
 		labels[labelTrack] = trackCanary
 	}
 	pods := &corev1.PodList{}
-	if err := r.Live.List(ctx, pods, client.InNamespace(s.workload.Namespace), labels); err != nil {
+	err := r.Live.List(ctx, pods, client.InNamespace(s.workload.Namespace), labels,
+		client.MatchingFieldsSelector{Selector: unended}, client.Limit(limits.TroubledPods))
+	if err != nil {
 		logf.FromContext(ctx).Error(err, "Could not look at the pods of a step that failed")
 		return ""
 	}
@@ -33,7 +43,9 @@ func (r *Reconciler) podTrouble(ctx context.Context, s *scope) string {
 			continue
 		}
 		if text := troubleOf(pod); text != "" {
-			return "; Pod " + pod.Name + ": " + text
+			// It is noted on the pods' controller, which takes no note without an end: the failure
+			// would be forgotten with this process.
+			return "; Pod " + pod.Name + ": " + redact.Text(text, limits.TroubleBytes)
 		}
 	}
 	return ""

@@ -83,3 +83,35 @@ func TestRollout_KeepsWhyPodsWereNotReady(t *testing.T) {
 	}
 	b.calm(w, "after it")
 }
+
+// Whoever may write the status of a pod cannot have it forgotten that a rollout failed, so
+// that it begins anew with each process, and what ended long ago does not tell why.
+func TestRollout_StaysFailedWhateverPodsSayOfThemselves(t *testing.T) {
+	b := newBench(t)
+	w, before, _ := b.canarying("web", stepwise)
+	for name, status := range map[string]corev1.PodStatus{
+		"a-ended": {Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143}}}}},
+		"b-loud":  {Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "\x1b[2J" + strings.Repeat("0/3 nodes ", 40000)}}},
+	} {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.namespace, Labels: map[string]string{"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": "web", labelTrack: trackCanary}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: w.Spec.Image}}},
+		}
+		create(t, pod)
+		pod.Status = status
+		if err := api.Status().Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.clock.move(time.Hour)
+	b.must(w)
+	b.rests(w)
+	b.expect(w, v1beta1.PhaseDegraded, reasonRolloutFailed)
+	b.restart()
+	b.rests(w)
+	b.expect(w, v1beta1.PhaseDegraded, reasonRolloutFailed)
+	runs(t, b.child("Deployment", "web"), before, 4)
+	if m := w.Status.Rollout.Message; strings.Contains(m, "a-ended") || !strings.Contains(m, `Pod b-loud: not scheduled: \x1b[2J0/3 nodes`) {
+		t.Errorf("message: %s", m)
+	}
+}
