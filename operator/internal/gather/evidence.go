@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gate/promotion"
 	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
 	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 )
 
@@ -107,7 +108,8 @@ func Evidence(ctx context.Context, from Registry, enough func(context.Context, *
 }
 
 // disagreeing looks at what the tag beside a digest stands for, while evidence is read. Only
-// the digest counts: a tag that is not there, or cannot be looked up, changes nothing.
+// the digest counts: a tag that is not there, or cannot be looked up in limits.RegistryAside,
+// changes nothing.
 func disagreeing(ctx context.Context, from Registry, ref images.Reference, keys authn.Keychain) <-chan string {
 	told := make(chan string, 1)
 	if !ref.Pinned() || ref.Tag == "" {
@@ -115,6 +117,8 @@ func disagreeing(ctx context.Context, from Registry, ref images.Reference, keys 
 		return told
 	}
 	go func() {
+		ctx, cancel := context.WithTimeout(ctx, limits.RegistryAside)
+		defer cancel()
 		digest, err := from.Tagged(ctx, ref, keys)
 		if err != nil || digest == ref.Digest {
 			digest = ""
