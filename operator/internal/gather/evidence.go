@@ -44,7 +44,7 @@ func (j *Judge) evidence(ctx context.Context, s *subject, gates []read, found []
 	var all sync.WaitGroup
 	for _, img := range toRead {
 		if err != nil {
-			img.Unavailable = err.Error()
+			img.Unavailable, img.Remedy = err.Error(), "see that the image pull Secrets of the pods are right and can be read, and try again"
 			continue
 		}
 		all.Go(func() { Evidence(ctx, j.registry, enough, configs, img, known, keys) })
@@ -137,6 +137,16 @@ func unavailable(img *gate.Image, err error) {
 	}
 }
 
+// eachOnce keeps the order, which is that in which credentials are tried.
+func eachOnce(names []string) []string {
+	seen := make(map[string]bool, len(names))
+	return slices.DeleteFunc(names, func(name string) bool {
+		again := seen[name]
+		seen[name] = true
+		return again
+	})
+}
+
 // keychain makes a keychain of the image pull Secrets that the pods would have; nil means
 // the default.
 func (j *Judge) keychain(ctx context.Context, s *subject) (authn.Keychain, error) {
@@ -147,6 +157,9 @@ func (j *Judge) keychain(ctx context.Context, s *subject) (authn.Keychain, error
 			return nil, fmt.Errorf("ServiceAccount %s/%s: %w", s.ref.Namespace, s.account, same(err))
 		}
 		names = append(names, more...)
+	}
+	if names = eachOnce(names); len(names) > limits.PullSecrets {
+		return nil, fmt.Errorf("its pods name %d image pull Secrets, more than %d (limits.PullSecrets): name those alone that its images need", len(names), limits.PullSecrets)
 	}
 	var configs [][]byte
 	for _, name := range names {
