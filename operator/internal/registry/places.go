@@ -191,7 +191,7 @@ func (l *look) afford(p place, found []candidate) int64 {
 	for i := range found {
 		order[i] = &found[i]
 	}
-	slices.SortStableFunc(order, func(a, b *candidate) int { return cmp.Compare(a.content.Size, b.content.Size) })
+	slices.SortStableFunc(order, func(a, b *candidate) int { return cmp.Compare(a.size(), b.size()) })
 	var sum int64
 	for _, c := range order {
 		limit, name := l.most(p, c.label)
@@ -201,13 +201,22 @@ func (l *look) afford(p place, found []candidate) int64 {
 			c.unread = &contentError{text: "its manifest describes it by something other than a SHA-256 and a size"}
 		case c.content.Size > limit:
 			c.unread = &limitError{name: name, text: fmt.Sprintf("it is larger than %d bytes", limit)}
-		case sum+c.content.Size > left:
+		case c.size() > left-sum:
 			c.unread = &limitError{name: l.budgetName(), text: fmt.Sprintf("it and all that is smaller have more than %d bytes", l.budget)}
 		default:
-			sum += c.content.Size
+			sum += c.size()
+		}
+		if c.unread != nil { // whoever waits for a turn does not hold it
+			c.signature = gate.Signature{Format: c.signature.Format}
 		}
 	}
 	return sum
+}
+
+// size is what is held of it in bytes: its content, and what its annotations hold.
+func (c *candidate) size() int64 {
+	s := &c.signature
+	return c.content.Size + int64(len(s.Base64)+len(s.Certificate)+len(s.Chain)+len(s.RekorBundle)+len(s.Timestamp))
 }
 
 func (l *look) budgetName() string {

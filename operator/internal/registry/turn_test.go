@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,5 +66,33 @@ func TestInTurn_ImagesShareEvenly(t *testing.T) {
 	over()
 	if len(c.turns) != 0 {
 		t.Error("the turn is not over")
+	}
+}
+
+// What stands in annotations is held as well as what stands in blobs, and nobody has to push
+// a large blob for it.
+func TestInTurn_AnnotationsCount(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{Referrers: true})
+	long := strings.Repeat("A", limits.SignatureAnnotationBytes)
+	annotations := map[string]string{signatureAnnotation: "c2ln", certificateAnnotation: long, chainAnnotation: long, rekorAnnotation: long}
+	s.pushAnnotated(t, testkit.SignatureTag(s.digest), "application/vnd.dev.cosign.simplesigning.v1+json", 20, annotations)
+	s.pushAnnotated(t, testkit.AttestationTag(s.digest), envelopeType, 20, annotations)
+	want := gate.Want{Signatures: true, Predicates: []string{provenance}}
+	c := New(Options{})
+	for images, c := range map[int]*Client{1: c, limits.ImagesPerObject: New(Options{})} {
+		ctx, over := InTurn(t.Context(), images)
+		found, err := c.Evidence(ctx, s.repository, s.digest, want, nil, nil)
+		ok(t, err)
+		var held int64
+		for _, sig := range slices.Concat(found.Signatures, found.Attestations) {
+			held += int64(len(sig.Certificate) + len(sig.Chain) + len(sig.RekorBundle))
+		}
+		if held > shareOf(ctx) || held == 0 {
+			t.Errorf("one of %d images: %d bytes are held, of %d", images, held, shareOf(ctx))
+		}
+		if (len(c.turns) == 1) != (held > limits.LargeEvidence) {
+			t.Errorf("one of %d images: %d bytes are held, and %d turns", images, held, len(c.turns))
+		}
+		over()
 	}
 }
