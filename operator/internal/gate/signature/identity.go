@@ -99,10 +99,19 @@ func (i *identity) accepts(ctx context.Context, s *stored, image digest) (accept
 		return acceptance{}, err
 	}
 	made, err := i.made(ctx, s, func() verify.ArtifactPolicyOption { return artifactOf(s, image) })
+	var long *chainError
+	if errors.As(err, &long) && s.elsewhere(image) {
+		return acceptance{}, errors.New("it is about another image")
+	}
 	if err != nil {
 		return acceptance{}, err
 	}
 	return made, s.concerns(image)
+}
+
+// elsewhere says whether it would not be the image's whoever made it.
+func (s *stored) elsewhere(image digest) bool {
+	return s.concerns(image) != nil || s.statement != nil && !s.statement.isAbout(image)
 }
 
 func (i *identity) signed(ctx context.Context, s *stored) bool {
