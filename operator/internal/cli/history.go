@@ -154,17 +154,17 @@ func (o *historyOptions) demands(ctx context.Context, s streams) ([]gate.Config,
 	var configs []gate.Config
 	if len(o.gates) > 0 {
 		// As check takes them: overlays of a fleet are clusters of their own, each with its Gate.
-		r, err := read(ctx, s, o.root, o.gates, nil, "")
+		r, err := readGates(ctx, s, o.root, o.gates)
 		if err != nil {
 			return nil, err
 		}
-		seen := []v1beta1.Gate{}
 		for _, w := range r.worlds {
-			gates := slices.DeleteFunc(slices.Clone(w.files.GateList), func(g v1beta1.Gate) bool {
-				return slices.ContainsFunc(seen, func(other v1beta1.Gate) bool { return reflect.DeepEqual(g, other) })
-			})
-			seen = append(seen, gates...)
-			configs = append(configs, demandsOf(ctx, gates, w.files, loader)...)
+			for _, c := range demandsOf(ctx, w.files.GateList, w.files, loader) {
+				// One that is shared is in each world; with other keys it is another.
+				if !slices.ContainsFunc(configs, func(known gate.Config) bool { return reflect.DeepEqual(c, known) }) {
+					configs = append(configs, c)
+				}
+			}
 		}
 	}
 	if len(o.keys) > 0 {

@@ -63,6 +63,72 @@ func TestHistory_OfAFleetIsTheWholeChain(t *testing.T) {
 	command(t, cli.ExitPass, "env_dev[dev] -->|Allow| env_ci[ci]", of("--format=mermaid")...)
 }
 
+// What an overlay runs is nothing to a history, and may be in several.
+func TestHistory_LooksAtGatesAndNotAtWorkloads(t *testing.T) {
+	keys, private := map[string]*testkit.Key{}, map[string]string{}
+	keys["dev"], private["dev"], _ = newKeys(t)
+	depot := testkit.NewRegistry(testkit.RegistryOptions{Referrers: true})
+	t.Cleanup(depot.Close)
+	image := depot.Host() + "/shop/app:1"
+	if _, err := testkit.PushImage(image, "app"); err != nil {
+		t.Fatal(err)
+	}
+	fleet := fleetOf(t, []string{"dev", "ci"}, keys)
+	write := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(fleet, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, e := range []string{"dev", "ci"} {
+		write(e+"/web.yaml", "apiVersion: sluice.dev/v1beta1\nkind: Workload\nmetadata: {name: web, namespace: shop}\nspec: {image: app:1, version: 1.0.0-"+e+"}\n")
+	}
+	write("dev/kustomization.yaml", "resources: [web.yaml]\n")
+	write("ci/kustomization.yaml", "resources: [gate.yaml, namespace.yaml, web.yaml]\n")
+	command(t, cli.ExitPass, "PASSED", "attest", image, "--environment=dev", "--key="+private["dev"])
+	command(t, cli.ExitPass, "dev -> ci  Allow", "history", image, "--gate="+fleet+"/dev", "--gate="+fleet+"/ci")
+}
+
+// Two clusters can have the same Gate and each its own key, in a ConfigMap beside it.
+func TestHistory_AsksTheSameGateWithTheKeysOfEachCluster(t *testing.T) {
+	fleet := t.TempDir()
+	private := map[string]string{}
+	write := func(name, content string) {
+		t.Helper()
+		at := filepath.Join(fleet, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var gates []string
+	for _, cluster := range []string{"east", "west"} {
+		key, file, _ := newKeys(t)
+		private[cluster] = file
+		write(cluster+"/kustomization.yaml", "resources: [all.yaml]\n")
+		write(cluster+"/all.yaml", "apiVersion: sluice.dev/v1beta1\nkind: Gate\nmetadata: {name: prod}\nspec:\n  environment: prod\n  unmatchedImages: Allow\n  requirePromotionFrom:\n    environment: e2e\n"+
+			"    authorities: [{name: e2e-attestor, key: {secret: {name: keys, namespace: sluice-system, key: cosign.pub}}}]\n---\n"+
+			"apiVersion: v1\nkind: Secret\nmetadata: {name: keys, namespace: sluice-system}\nstringData:\n  cosign.pub: |\n    "+
+			strings.ReplaceAll(strings.TrimSpace(key.PublicPEM), "\n", "\n    ")+"\n")
+		gates = append(gates, "--gate="+filepath.Join(fleet, cluster))
+	}
+	depot := testkit.NewRegistry(testkit.RegistryOptions{Referrers: true})
+	t.Cleanup(depot.Close)
+	image := depot.Host() + "/shop/app:1"
+	if _, err := testkit.PushImage(image, "app"); err != nil {
+		t.Fatal(err)
+	}
+	command(t, cli.ExitPass, "PASSED", "attest", image, "--environment=e2e", "--key="+private["east"])
+	shown := command(t, cli.ExitDenied, "e2e -> prod  Allow", append([]string{"history", image}, gates...)...)
+	if !strings.Contains(shown, "e2e -> prod  Deny") {
+		t.Errorf("the Gate of the other cluster takes another key: %s", shown)
+	}
+	// The other way round too: that which comes first is not the one that finds it.
+	command(t, cli.ExitDenied, "e2e -> prod  Allow", "history", image, gates[1], gates[0])
+}
+
 func TestHistory_MermaidShowsTheEvidenceThatNoGateAsksFor(t *testing.T) {
 	_, private, public := newKeys(t)
 	depot := testkit.NewRegistry(testkit.RegistryOptions{Referrers: true})

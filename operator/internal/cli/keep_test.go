@@ -182,6 +182,23 @@ func TestCheck_JudgesAgainWhenTheTagBesideADigestMoves(t *testing.T) {
 	k.again().must(t, 0, "1 with warnings", "[low] signature", "stands for sha256:")
 }
 
+// Of a digest alone, and of a tag beside it that is another's, the same is asked again.
+func TestCheck_KeepsWhatIsNamedByDigest(t *testing.T) {
+	for _, tag := range []string{"", ":moved"} {
+		k := newKept(t)
+		ref, err := name.ParseReference(k.image("signed"))
+		must(t, err)
+		image, err := remote.Head(ref)
+		must(t, err)
+		_, err = testkit.PushImage(ref.Context().Name()+":moved", "moved")
+		must(t, err)
+		k.write(t, "in/web.yaml", head+ref.Context().Name()+tag+"@"+image.Digest.String()+"\n")
+		must(t, os.Remove(k.path("in/sub/other.yaml")))
+		k.again().must(t, 0, "1 judged")
+		k.again().must(t, 0, unchanged)
+	}
+}
+
 // A link within an overlay counts for where it leads.
 func TestCheck_FollowsALinkAnew(t *testing.T) {
 	k := newKept(t)

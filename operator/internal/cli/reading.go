@@ -45,6 +45,16 @@ type given struct {
 // ConfigMaps and Secrets count wherever they stand; Workloads only in paths. With a base,
 // only what differs from that revision is to be judged.
 func read(ctx context.Context, s streams, root string, paths, gates []string, base string) (*reading, error) {
+	return readAs(ctx, s, root, paths, gates, base, true)
+}
+
+// readGates reads Gates, and what they need, of overlays that are apart. Nothing in them is
+// judged, and so may be in several, in as many ways.
+func readGates(ctx context.Context, s streams, root string, paths []string) (*reading, error) {
+	return readAs(ctx, s, root, paths, nil, "", false)
+}
+
+func readAs(ctx context.Context, s streams, root string, paths, gates []string, base string, judged bool) (*reading, error) {
 	go func() { _, _ = known() }() // Kustomize builds on one core
 	r := &reading{policies: policy.New(), ahead: map[string]bool{}}
 	var sources []given
@@ -64,6 +74,7 @@ func read(ctx context.Context, s streams, root string, paths, gates []string, ba
 			w.scope = newScope(base, trees)
 		}
 		for _, m := range members.sources {
+			m.rules = m.rules || !judged
 			if err := w.enter(ctx, m); err != nil {
 				return nil, err
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/gate/promotion"
 	"github.com/sluice-dev/sluice/operator/internal/gate/signature"
 	"github.com/sluice-dev/sluice/operator/internal/images"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/registry"
 )
 
@@ -43,7 +44,7 @@ func (j *Judge) evidence(ctx context.Context, s *subject, gates []read, found []
 	var all sync.WaitGroup
 	for _, img := range toRead {
 		if err != nil {
-			img.Unavailable = err.Error()
+			img.Unavailable, img.Remedy = err.Error(), "see that the image pull Secrets of the pods are right and can be read, and try again"
 			continue
 		}
 		all.Go(func() { Evidence(ctx, j.registry, enough, configs, img, known, keys) })
@@ -107,7 +108,8 @@ func Evidence(ctx context.Context, from Registry, enough func(context.Context, *
 }
 
 // disagreeing looks at what the tag beside a digest stands for, while evidence is read. Only
-// the digest counts: a tag that is not there, or cannot be looked up, changes nothing.
+// the digest counts: a tag that is not there, or cannot be looked up in limits.RegistryAside,
+// changes nothing.
 func disagreeing(ctx context.Context, from Registry, ref images.Reference, keys authn.Keychain) <-chan string {
 	told := make(chan string, 1)
 	if !ref.Pinned() || ref.Tag == "" {
@@ -115,6 +117,8 @@ func disagreeing(ctx context.Context, from Registry, ref images.Reference, keys 
 		return told
 	}
 	go func() {
+		ctx, cancel := context.WithTimeout(ctx, limits.RegistryAside)
+		defer cancel()
 		digest, err := from.Tagged(ctx, ref, keys)
 		if err != nil || digest == ref.Digest {
 			digest = ""
@@ -133,6 +137,16 @@ func unavailable(img *gate.Image, err error) {
 	}
 }
 
+// eachOnce keeps the order, which is that in which credentials are tried.
+func eachOnce(names []string) []string {
+	seen := make(map[string]bool, len(names))
+	return slices.DeleteFunc(names, func(name string) bool {
+		again := seen[name]
+		seen[name] = true
+		return again
+	})
+}
+
 // keychain makes a keychain of the image pull Secrets that the pods would have; nil means
 // the default.
 func (j *Judge) keychain(ctx context.Context, s *subject) (authn.Keychain, error) {
@@ -143,6 +157,9 @@ func (j *Judge) keychain(ctx context.Context, s *subject) (authn.Keychain, error
 			return nil, fmt.Errorf("ServiceAccount %s/%s: %w", s.ref.Namespace, s.account, same(err))
 		}
 		names = append(names, more...)
+	}
+	if names = eachOnce(names); len(names) > limits.PullSecrets {
+		return nil, fmt.Errorf("its pods name %d image pull Secrets, more than %d (limits.PullSecrets): name those alone that its images need", len(names), limits.PullSecrets)
 	}
 	var configs [][]byte
 	for _, name := range names {

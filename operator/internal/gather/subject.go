@@ -60,12 +60,8 @@ func ofWorkload(w *v1beta1.Workload) (*subject, error) {
 	if s.children, err = render.Children(w); err != nil {
 		s.refused = append(s.refused, notRendered(s.ref, err))
 	}
-	for _, child := range s.children {
-		for _, name := range pullSecretsOf(images.PodSpec(child)) { // a patch may name more
-			if !slices.Contains(s.pullSecrets, name) {
-				s.pullSecrets = append(s.pullSecrets, name)
-			}
-		}
+	for _, child := range s.children { // a patch may name more
+		s.pullSecrets = append(s.pullSecrets, pullSecretsOf(images.PodSpec(child))...)
 	}
 	s.secrets = Secrets(s.content, s.children...)
 	return s, nil

@@ -8,6 +8,9 @@ import "time"
 const (
 	// RegistryCall is for one request to a registry, body and login included.
 	RegistryCall = 5 * time.Second
+	// RegistryAside is for what a decision can do without, such as what a tag beside a digest
+	// stands for: a login and a request take some 300 ms, and Gather is for what it needs.
+	RegistryAside = 2 * time.Second
 	// RegistryPush is for attaching evidence to one image: eight requests, and three tries.
 	RegistryPush = 30 * time.Second
 	// BundlePush is for pushing a policy bundle: BundleLayers at three requests of 20 ms each,

@@ -54,6 +54,10 @@ const (
 	// RegistryHosts is how many registries are remembered, each with its state of health,
 	// and how many accounts at them.
 	RegistryHosts = 256
+	// PullSecrets is how many image pull Secrets of an object and its ServiceAccount are read
+	// for a decision. Each is a request to the API server, of which the operator has so many a
+	// second for all objects; pods in the field name one or two.
+	PullSecrets = 32
 	// RegistryCredentials is how many sets of credentials for one repository are tried in
 	// turn, where several pull Secrets have some. A login that is refused takes two
 	// requests, so that these are 16 until the last is known to do or not.

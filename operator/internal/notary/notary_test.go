@@ -1,6 +1,7 @@
 package notary_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -241,6 +242,68 @@ func TestNotary_DoesSomeAtATime(t *testing.T) {
 		t.Errorf("%d at a time", most)
 	}
 	b.expect(b.notary.Look(t.Context(), order, "a", nil), notary.Failed, "the credentials to store with: no credentials")
+}
+
+// holding is a registry that stands still once evidence was read.
+type holding struct {
+	*registry.Client
+	read    chan struct{}
+	release chan struct{}
+}
+
+func (h *holding) Evidence(ctx context.Context, repository, digest string, want gate.Want, enough func(registry.Evidence) bool, keys authn.Keychain) (registry.Evidence, error) {
+	held, err := h.Client.Evidence(ctx, repository, digest, want, enough, keys)
+	if len(want.Predicates) > 0 {
+		h.read <- struct{}{}
+		<-h.release
+	}
+	return held, err
+}
+
+// What it reads is of the same memory as what decisions read.
+func TestNotary_HoldsMuchInItsTurnAlone(t *testing.T) {
+	b := newBench(t, testkit.RegistryOptions{Referrers: true})
+	client := registry.New(registry.Options{})
+	from := &holding{client, make(chan struct{}, 8), make(chan struct{})}
+	b.notary = notary.New(notary.Options{Registry: from, Keys: noKMS{}, Now: b.clock, Count: func(string, string) {}})
+	large := func(name string) notary.Order {
+		o := b.order
+		o.Repository = b.registry.Host() + "/shop/" + name
+		digest, err := testkit.PushImage(o.Repository+":1", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := testkit.StoreBundle(o.Repository, digest, bytes.Repeat([]byte("x"), limits.LargeEvidence+1), evidence.PredicateType); err != nil {
+			t.Fatal(err)
+		}
+		o.Digest = digest
+		return o
+	}
+	var told sync.WaitGroup
+	for i := range limits.LargeDecisions {
+		told.Add(1)
+		b.expect(b.notary.Look(t.Context(), large(fmt.Sprintf("large-%d", i)), "a", told.Done), notary.Pending, "")
+	}
+	for range limits.LargeDecisions {
+		<-from.read
+	}
+	another := large("another")
+	look := func(wait time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		defer cancel()
+		ctx, over := registry.InTurn(ctx, 1)
+		defer over()
+		_, err := client.Evidence(ctx, another.Repository, another.Digest, gate.Want{Predicates: []string{evidence.PredicateType}}, nil, nil)
+		return err
+	}
+	if err := look(time.Second); err == nil || !strings.Contains(err.Error(), "limits.LargeDecisions") {
+		t.Errorf("one more: %v", err)
+	}
+	close(from.release)
+	told.Wait()
+	if err := look(time.Minute); err != nil {
+		t.Errorf("after them: %v", err)
+	}
 }
 
 // Of an index each image has the evidence, and what is missing after a failure is added.

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -21,6 +22,19 @@ func (s *shop) pushLayer(t testing.TB, tag string, mediaType types.MediaType, co
 	img, err := mutate.Append(mutate.MediaType(empty.Image, types.OCIManifestSchema1), mutate.Addendum{
 		Layer: static.NewLayer([]byte(content), mediaType), Annotations: annotations,
 	})
+	ok(t, err)
+	_, err = testkit.Push(s.repository+":"+tag, img)
+	ok(t, err)
+}
+
+// pushAnnotated writes layers under a tag, each with other content and the same annotations.
+func (s *shop) pushAnnotated(t testing.TB, tag string, mediaType types.MediaType, n int, annotations map[string]string) {
+	t.Helper()
+	var layers []mutate.Addendum
+	for i := range n {
+		layers = append(layers, mutate.Addendum{Layer: static.NewLayer(fmt.Appendf(nil, "payload %d", i), mediaType), Annotations: annotations})
+	}
+	img, err := mutate.Append(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers...)
 	ok(t, err)
 	_, err = testkit.Push(s.repository+":"+tag, img)
 	ok(t, err)

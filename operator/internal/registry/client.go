@@ -152,7 +152,7 @@ func (c *Client) Resolve(ctx context.Context, ref images.Reference, kc authn.Key
 	tag := ref.TagToResolve()
 	return inTurn(ctx, c, ref.Repository, kc, func(s *session) (string, error) {
 		digest, err := share(ctx, c, s, "resolve\x00"+tag, func(ctx context.Context) (string, error) {
-			return s.resolve(ctx, tag)
+			return s.resolve(ctx, tag, false)
 		})
 		if err == nil && c.offline != nil {
 			c.offline.stoodFor(fullName(s.repo) + ":" + tag)
@@ -163,7 +163,8 @@ func (c *Client) Resolve(ctx context.Context, ref images.Reference, kc authn.Key
 
 // Tagged returns the digest that the tag of a reference stands for, also where a digest
 // stands beside it; "" where the registry has no such tag. It is for telling and not for
-// pulling, so that it is kept for limits.CacheTTL.
+// pulling, so that it is kept for limits.CacheTTL, and a registry where it fails does not
+// count as down for that.
 func (c *Client) Tagged(ctx context.Context, ref images.Reference, kc authn.Keychain) (string, error) {
 	if ref.Tag == "" {
 		return "", nil
@@ -174,7 +175,7 @@ func (c *Client) Tagged(ctx context.Context, ref images.Reference, kc authn.Keyc
 			return kept.(string), nil
 		}
 		digest, err := share(ctx, c, s, what, func(ctx context.Context) (string, error) {
-			digest, err := s.resolve(ctx, ref.Tag)
+			digest, err := s.resolve(ctx, ref.Tag, true)
 			if known := new(Error); errors.As(err, &known) && known.notFound() {
 				digest, err = "", nil
 			}

@@ -395,15 +395,19 @@ func TestNextPage_FindsTheLinkAmongOthers(t *testing.T) {
 		links []string
 		query string
 	}{
-		"as it should be":             {[]string{`</v2/x?n=1>; rel="next"`}, "n=1"},
-		"without quotes or space":     {[]string{`</v2/x?n=1>;rel=next`}, "n=1"},
-		"after another parameter":     {[]string{`</v2/x?n=1>; title="a, b"; rel="next"`}, "n=1"},
-		"after another link":          {[]string{`</v2/x?n=0>; rel="prev", </v2/x?n=1>; rel="next"`}, "n=1"},
-		"in a header of its own":      {[]string{`</v2/x?n=0>; rel="prev"`, `</v2/x?n=1>; REL="next"`}, "n=1"},
-		"before another link":         {[]string{`</v2/x?n=1>; rel=next, </v2/x?n=9>; rel=last`}, "n=1"},
-		"no link at all":              {nil, ""},
-		"no link to the next":         {[]string{`</v2/x?n=0>; rel="prev"; title="next"`}, ""},
-		"one to what is no next page": {[]string{`</v2/x?n=0>; rel=nextto`}, ""},
+		"as it should be":               {[]string{`</v2/x?n=1>; rel="next"`}, "n=1"},
+		"without quotes or space":       {[]string{`</v2/x?n=1>;rel=next`}, "n=1"},
+		"after another parameter":       {[]string{`</v2/x?n=1>; title="a, b"; rel="next"`}, "n=1"},
+		"after another link":            {[]string{`</v2/x?n=0>; rel="prev", </v2/x?n=1>; rel="next"`}, "n=1"},
+		"in a header of its own":        {[]string{`</v2/x?n=0>; rel="prev"`, `</v2/x?n=1>; REL="next"`}, "n=1"},
+		"before another link":           {[]string{`</v2/x?n=1>; rel=next, </v2/x?n=9>; rel=last`}, "n=1"},
+		"of two relations":              {[]string{`</v2/x?n=1>; rel="last next"`}, "n=1"},
+		"of two relations, first":       {[]string{`</v2/x?n=1>; rel="next last"`}, "n=1"},
+		"after a parameter of no value": {[]string{`</v2/x?n=1>; x-page1; rel="next"`}, "n=1"},
+		"one to what only begins so":    {[]string{`</v2/x?n=0>; rel="next-archive"`}, ""},
+		"no link at all":                {nil, ""},
+		"no link to the next":           {[]string{`</v2/x?n=0>; rel="prev"; title="next"`}, ""},
+		"one to what is no next page":   {[]string{`</v2/x?n=0>; rel=nextto`}, ""},
 	} {
 		query, more, err := nextPage(&answer{header: http.Header{"Link": c.links}})
 		if err != nil || query != c.query || more != (c.query != "") {

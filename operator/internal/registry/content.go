@@ -24,9 +24,9 @@ const (
 
 // resolve asks for the digest of a tag. HEAD is enough where a registry does it right;
 // where it does not, the manifest is read and hashed.
-func (s *session) resolve(ctx context.Context, tag string) (string, error) {
+func (s *session) resolve(ctx context.Context, tag string, aside bool) (string, error) {
 	r := request{
-		op: "look up tag " + tag, operation: opResolve, method: http.MethodHead, path: "manifests/" + tag,
+		op: "look up tag " + tag, operation: opResolve, method: http.MethodHead, path: "manifests/" + tag, aside: aside,
 		accept: indexTypes + "," + manifestTypes, limit: limits.ManifestBytes, limitName: "limits.ManifestBytes",
 		absent: []int{http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotImplemented},
 	}

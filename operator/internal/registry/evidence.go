@@ -123,6 +123,8 @@ func (v *view) recall(ctx context.Context) bool {
 func (v *view) read(ctx context.Context) error {
 	for _, l := range v.looks() {
 		clear(l.held[:])
+		l.c.holds(ctx, -l.noted) // what memory had is let go
+		l.noted = 0
 	}
 	_, err := v.inOrder(ctx, limits.CacheNegativeTTL, true)
 	return err

@@ -94,7 +94,9 @@ type look struct {
 	// shared says that other images of the object have their part of it.
 	shared bool
 	asked  *atomic.Bool
-	held   [places]struct {
+	// noted is how many bytes were noted for the decision's turn.
+	noted int64
+	held  [places]struct {
 		read, absent bool
 		pieces       []piece
 		// bytes that were to be read.
@@ -123,23 +125,27 @@ func (l *look) wants(p place) bool {
 // online only memory is looked at, and errNotKept says that it does not do. What is read
 // of several is settled in their order, whichever answers first.
 func (l *look) fill(ctx context.Context, age time.Duration, online bool, which ...place) error {
-	found := make([][]candidate, len(which))
-	absent := make([]bool, len(which))
-	err := inParallel(len(which), func(i int) (err error) {
-		found[i], absent[i], err = l.find(ctx, which[i], age, online)
-		return err
-	})
+	found, absent, reads, err := l.findAll(ctx, age, online, which)
 	if err != nil {
 		return err
 	}
-	var reads int64
-	for i, p := range which {
-		l.held[p].bytes = l.afford(p, found[i])
-		reads += l.held[p].bytes
+	if !online {
+		// Content is memory's own, and annotations are copied.
+		reads -= contentOf(found)
+	}
+	l.noted += reads
+	if !online && !l.c.holds(ctx, reads) {
+		return errNotKept // and the turn is waited for where the registry is asked
 	}
 	if online {
-		if err := l.c.take(ctx, reads); err != nil {
+		waited := false
+		if err := l.c.take(ctx, reads, func() { found, waited = nil, true }); err != nil {
 			return l.s.failed(opEvidence, 0, err)
+		}
+		if waited {
+			if found, absent, _, err = l.findAll(ctx, age, online, which); err != nil {
+				return err
+			}
 		}
 	}
 	all := slices.Concat(found...)
@@ -157,6 +163,23 @@ func (l *look) fill(ctx context.Context, age time.Duration, online bool, which .
 		h.pieces, pieces = pieces[:len(found[i]):len(found[i])], pieces[len(found[i]):]
 	}
 	return nil
+}
+
+// findAll lists what places have, and marks what is not read. It returns the bytes of the rest.
+func (l *look) findAll(ctx context.Context, age time.Duration, online bool, which []place) (found [][]candidate, absent []bool, reads int64, err error) {
+	found, absent = make([][]candidate, len(which)), make([]bool, len(which))
+	err = inParallel(len(which), func(i int) (err error) {
+		found[i], absent[i], err = l.find(ctx, which[i], age, online)
+		return err
+	})
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	for i, p := range which {
+		l.held[p].bytes = l.afford(p, found[i])
+		reads += l.held[p].bytes
+	}
+	return found, absent, reads, nil
 }
 
 // inParallel runs f for 0 to n-1. Of several errors the first one's in order counts, and
@@ -191,7 +214,7 @@ func (l *look) afford(p place, found []candidate) int64 {
 	for i := range found {
 		order[i] = &found[i]
 	}
-	slices.SortStableFunc(order, func(a, b *candidate) int { return cmp.Compare(a.content.Size, b.content.Size) })
+	slices.SortStableFunc(order, func(a, b *candidate) int { return cmp.Compare(a.size(), b.size()) })
 	var sum int64
 	for _, c := range order {
 		limit, name := l.most(p, c.label)
@@ -201,13 +224,33 @@ func (l *look) afford(p place, found []candidate) int64 {
 			c.unread = &contentError{text: "its manifest describes it by something other than a SHA-256 and a size"}
 		case c.content.Size > limit:
 			c.unread = &limitError{name: name, text: fmt.Sprintf("it is larger than %d bytes", limit)}
-		case sum+c.content.Size > left:
+		case c.size() > left-sum:
 			c.unread = &limitError{name: l.budgetName(), text: fmt.Sprintf("it and all that is smaller have more than %d bytes", l.budget)}
 		default:
+			sum += c.size()
+		}
+		if c.unread != nil { // whoever waits for a turn does not hold it
+			c.signature = gate.Signature{Format: c.signature.Format}
+		}
+	}
+	return sum
+}
+
+// contentOf is the content that is to be read, in bytes.
+func contentOf(found [][]candidate) int64 {
+	var sum int64
+	for _, c := range slices.Concat(found...) {
+		if c.unread == nil {
 			sum += c.content.Size
 		}
 	}
 	return sum
+}
+
+// size is what is held of it in bytes: its content, and what its annotations hold.
+func (c *candidate) size() int64 {
+	s := &c.signature
+	return c.content.Size + int64(len(s.Base64)+len(s.Certificate)+len(s.Chain)+len(s.RekorBundle)+len(s.Timestamp))
 }
 
 func (l *look) budgetName() string {

@@ -83,7 +83,7 @@ func (s *session) referrersTag(ctx context.Context, digest string) ([]descriptor
 }
 
 // nextLink is one of possibly several links, each with possibly several parameters.
-var nextLink = regexp.MustCompile(`(?i)<([^>]+)>(?:\s*;\s*[a-z*]+\s*=\s*(?:"[^"]*"|[^",;\s]+))*?\s*;\s*rel\s*=\s*(?:"next"|next(?:[\s,;]|$))`)
+var nextLink = regexp.MustCompile(`(?i)<([^>]+)>(?:\s*;\s*[^\s=;,"<>]+(?:\s*=\s*(?:"[^"]*"|[^",;\s]+))?)*?\s*;\s*rel\s*=\s*(?:"(?:[^"]*\s)?next(?:\s[^"]*)?"|next(?:[\s,;]|$))`)
 
 // nextPage returns the query of the next page. Only the query is taken from the link:
 // where the list is was decided by us.

@@ -216,6 +216,9 @@ type request struct {
 	limitName string
 	// absent lists the statuses that come back as an answer in place of an Error.
 	absent []int
+	// aside says that nothing depends on it: that it fails must not keep from the registry
+	// what does.
+	aside bool
 }
 
 // answer to a request; body is there for 200 only.
@@ -269,7 +272,11 @@ func (s *session) once(ctx context.Context, r request) (*answer, error) {
 	defer cancel()
 	a, err := s.send(call, r)
 	status, header := statusOf(a, err)
-	leave(healthOf(ctx, status, header, err))
+	health, cause := healthOf(ctx, status, header, err)
+	if r.aside && health == failed {
+		health = unknown
+	}
+	leave(health, cause)
 	var atLogin *loginError
 	if !errors.As(err, &atLogin) {
 		s.requests.WithLabelValues(r.operation, code(status, err)).Inc()

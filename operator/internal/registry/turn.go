@@ -17,6 +17,8 @@ type turn struct {
 	mu    sync.Mutex
 	bytes int64
 	leave func()
+	// waits is held by the one who waits for the turn of all.
+	waits sync.Mutex
 }
 
 type turnKey struct{}
@@ -47,21 +49,25 @@ func shareOf(ctx context.Context) int64 {
 	return limits.EvidenceBytes
 }
 
-// take notes bytes that are about to be read, and waits for their turn. Where that does not
-// come before ctx ends it is an error.
-func (c *Client) take(ctx context.Context, bytes int64) error {
-	t, ok := ctx.Value(turnKey{}).(*turn)
-	if !ok {
+// take notes bytes that are about to be held, and waits for their turn. drop is called
+// before it waits, for what is held of them already: those who wait are many. Where their
+// turn does not come before ctx ends it is an error.
+func (c *Client) take(ctx context.Context, bytes int64, drop func()) error {
+	if c.holds(ctx, bytes) {
 		return nil
 	}
+	drop()
+	t, _ := ctx.Value(turnKey{}).(*turn)
 	// What else the decision wants to read waits for the same turn.
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.bytes += bytes; t.bytes <= limits.LargeEvidence || t.leave != nil {
+	t.waits.Lock()
+	defer t.waits.Unlock()
+	if t.holds(0, c.turns) {
 		return nil
 	}
 	select {
 	case c.turns <- struct{}{}:
+		t.mu.Lock()
+		defer t.mu.Unlock()
 		t.leave = func() { <-c.turns }
 		return nil
 	case <-ctx.Done():
@@ -69,5 +75,28 @@ func (c *Client) take(ctx context.Context, bytes int64) error {
 			text:   "it holds much evidence, and others that hold as much are looked at (limits.LargeDecisions)",
 			remedy: "try again; remove from the repository what nobody needs",
 		}
+	}
+}
+
+// holds notes bytes as take does, and says whether they can be held at once.
+func (c *Client) holds(ctx context.Context, bytes int64) bool {
+	t, ok := ctx.Value(turnKey{}).(*turn)
+	return !ok || t.holds(bytes, c.turns)
+}
+
+// holds says whether so many more bytes can be held at once: because they are few, or it is
+// the decision's turn, or it is nobody else's.
+func (t *turn) holds(more int64, turns chan struct{}) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.bytes += more; t.bytes <= limits.LargeEvidence || t.leave != nil {
+		return true
+	}
+	select {
+	case turns <- struct{}{}:
+		t.leave = func() { <-turns }
+		return true
+	default:
+		return false
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
 func TestReadAnnotations_BoundsTheChain(t *testing.T) {
@@ -37,6 +38,17 @@ func TestReadAnnotations_BoundsTheChain(t *testing.T) {
 		if got := judge(t, input(ruleFor(keylessCI(t, nil)), long, good)); got.Outcome != gate.ImageVerified {
 			t.Errorf("%s, beside a good one: %+v", title, got)
 		}
+	}
+	// Copied from beside another image it could not be this one's, whoever made it.
+	elsewhere := keylessTag(t, sigstores()[0], ci(), testkit.DigestOf("another"))
+	elsewhere.Chain = s.Chain
+	statement := statementBy(t, ci(), true, testkit.DigestOf("another"), vuln, scan("2026-03-01T00:00:00Z"))
+	statement.Chain = s.Chain
+	if got := judge(t, input(ruleFor(keylessCI(t, nil)), elsewhere)); got.Outcome != gate.ImageUntrusted || len(got.Undecided) > 0 {
+		t.Errorf("about another image: %+v", got)
+	}
+	if got := judge(t, withAttestations(input(demanding([]gate.Authority{keylessCI(t, nil)}, demand(vuln, ""))), statement)); got.Outcome != gate.ImageUntrusted || len(got.Undecided) > 0 {
+		t.Errorf("a statement about another image: %+v", got)
 	}
 	// A key needs no certificates, whatever is attached.
 	byKey := claim(t, keys()[0], webDigest)

@@ -99,6 +99,13 @@ func (i *identity) accepts(ctx context.Context, s *stored, image digest) (accept
 		return acceptance{}, err
 	}
 	made, err := i.made(ctx, s, func() verify.ArtifactPolicyOption { return artifactOf(s) })
+	var long *chainError
+	if errors.As(err, &long) {
+		// One about another image is none of this one's, whoever made it.
+		if other := s.concerns(image); other != nil {
+			err = other
+		}
+	}
 	if err != nil {
 		return acceptance{}, err
 	}
