@@ -52,18 +52,25 @@ func TestCosign_WhatItSignsIsVerified(t *testing.T) {
 	}
 }
 
-// TestCosign_WhatItAttestsIsAnAttestation attests with the cosign program, by the names that
-// it has for types. Where a signature is asked for, none of it is one.
-func TestCosign_WhatItAttestsIsAnAttestation(t *testing.T) {
+// cosignKeys has the cosign program among tools make a pair of keys in a folder, and reads the
+// public one.
+func cosignKeys(t *testing.T) (tools, keys string, public []byte) {
+	t.Helper()
 	tools, err := lab.ToolsDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := keyPair(t, tools)
-	public, err := os.ReadFile(filepath.Join(keys, "cosign.pub"))
-	if err != nil {
+	keys = keyPair(t, tools)
+	if public, err = os.ReadFile(filepath.Join(keys, "cosign.pub")); err != nil {
 		t.Fatal(err)
 	}
+	return tools, keys, public
+}
+
+// TestCosign_WhatItAttestsIsAnAttestation attests with the cosign program, by the names that
+// it has for types. Where a signature is asked for, none of it is one.
+func TestCosign_WhatItAttestsIsAnAttestation(t *testing.T) {
+	tools, keys, public := cosignKeys(t)
 	for _, bundle := range []string{"true", "false"} {
 		for kind, c := range map[string]struct{ predicateType, predicate string }{
 			"slsaprovenance":          {"https://slsa.dev/provenance/v0.2", `{"builder":{"id":"x"},"buildType":"y","invocation":{}}`},
@@ -112,15 +119,7 @@ func TestCosign_WhatItAttestsIsAnAttestation(t *testing.T) {
 // TestCosign_PoliciesThatItSignsAreJudgedBy has what sluice pushes signed by the command that
 // it prints, in both formats.
 func TestCosign_PoliciesThatItSignsAreJudgedBy(t *testing.T) {
-	tools, err := lab.ToolsDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys := keyPair(t, tools)
-	public, err := os.ReadFile(filepath.Join(keys, "cosign.pub"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tools, keys, public := cosignKeys(t)
 	for _, bundle := range []string{"true", "false"} {
 		for title, referrers := range map[string]bool{"with the referrers API": true, "without it": false} {
 			t.Run("--new-bundle-format="+bundle+" "+title, func(t *testing.T) {
