@@ -17,7 +17,7 @@ type turn struct {
 	mu    sync.Mutex
 	bytes int64
 	leave func()
-	// waits is held by the one who waits for the turn of all.
+	// waits is held by the one who takes a turn for all, or waits for it.
 	waits sync.Mutex
 }
 
@@ -61,14 +61,12 @@ func (c *Client) take(ctx context.Context, bytes int64, drop func()) error {
 	// What else the decision wants to read waits for the same turn.
 	t.waits.Lock()
 	defer t.waits.Unlock()
-	if t.holds(0, c.turns) {
+	if t.notes(0) {
 		return nil
 	}
 	select {
 	case c.turns <- struct{}{}:
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.leave = func() { <-c.turns }
+		t.enter(c.turns)
 		return nil
 	case <-ctx.Done():
 		return &waitError{
@@ -78,25 +76,40 @@ func (c *Client) take(ctx context.Context, bytes int64, drop func()) error {
 	}
 }
 
-// holds notes bytes as take does, and says whether they can be held at once.
+// holds notes bytes as take does, and says whether they can be held at once: because they are
+// few, or it is the decision's turn, or it is nobody else's.
 func (c *Client) holds(ctx context.Context, bytes int64) bool {
 	t, ok := ctx.Value(turnKey{}).(*turn)
-	return !ok || t.holds(bytes, c.turns)
-}
-
-// holds says whether so many more bytes can be held at once: because they are few, or it is
-// the decision's turn, or it is nobody else's.
-func (t *turn) holds(more int64, turns chan struct{}) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.bytes += more; t.bytes <= limits.LargeEvidence || t.leave != nil {
+	if !ok || t.notes(bytes) {
+		return true
+	}
+	if !t.waits.TryLock() {
+		return false // someone waits for the turn of all, and it takes one alone
+	}
+	defer t.waits.Unlock()
+	if t.notes(0) {
 		return true
 	}
 	select {
-	case turns <- struct{}{}:
-		t.leave = func() { <-turns }
+	case c.turns <- struct{}{}:
+		t.enter(c.turns)
 		return true
 	default:
 		return false
 	}
+}
+
+// notes so many more bytes, and says whether no turn is needed for them that it does not have.
+func (t *turn) notes(more int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bytes += more
+	return t.bytes <= limits.LargeEvidence || t.leave != nil
+}
+
+// enter keeps a turn that was just taken. The caller holds waits.
+func (t *turn) enter(turns chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.leave = func() { <-turns }
 }

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,6 +46,36 @@ func TestInTurn_FewHoldMuchAtATime(t *testing.T) {
 	holders[1]()
 	if len(c.turns) != 0 || dropped != 2 {
 		t.Errorf("%d turns are not over, and %d had to wait", len(c.turns), dropped)
+	}
+}
+
+// However many images of a decision are read side by side, it takes one turn, and gives it back.
+func TestInTurn_ADecisionTakesOneTurn(t *testing.T) {
+	c := New(Options{})
+	for range 300 {
+		var decisions sync.WaitGroup
+		for range 4 * limits.LargeDecisions {
+			decisions.Go(func() {
+				ctx, over := InTurn(t.Context(), 8)
+				defer over()
+				var images sync.WaitGroup
+				for i := range 8 {
+					images.Go(func() {
+						if i%2 == 0 {
+							c.holds(ctx, limits.LargeEvidence+1)
+						}
+						if err := c.take(ctx, limits.LargeEvidence+1, func() {}); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				images.Wait()
+			})
+		}
+		decisions.Wait()
+		if n := len(c.turns); n != 0 {
+			t.Fatalf("%d turns are not over", n)
+		}
 	}
 }
 
