@@ -227,7 +227,7 @@ func checkRedirect(req *http.Request) error {
 	if thisMachine(req.URL.Host) && !thisMachine(from.URL.Host) {
 		return &refusedError{
 			text:   "it redirects to this machine itself",
-			remedy: "do not trust this registry until its owner explains why",
+			remedy: distrust,
 		}
 	}
 	return nil

@@ -55,22 +55,17 @@ func (r *Reconciler) podTrouble(ctx context.Context, s *scope) string {
 // message is not shown: it may be a part of its log.
 func troubleOf(pod *corev1.Pod) string {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		ended := cmp.Or(c.State.Terminated, c.LastTerminationState.Terminated)
+		before := ""
+		if last := c.LastTerminationState.Terminated; last != nil {
+			before = ", after " + ending(last)
+		}
 		switch {
 		case c.State.Waiting != nil && c.State.Waiting.Reason != "PodInitializing":
-			text := "container " + c.Name + " waits with " + cmp.Or(c.State.Waiting.Reason, "no reason")
-			if ended != nil {
-				text += ", after " + ending(ended)
-			}
-			return text
+			return "container " + c.Name + " waits with " + cmp.Or(c.State.Waiting.Reason, "no reason") + before
 		case c.State.Terminated != nil && c.State.Terminated.ExitCode != 0:
-			return "container " + c.Name + " ended with " + ending(ended)
+			return "container " + c.Name + " ended with " + ending(c.State.Terminated)
 		case c.State.Running != nil && !c.Ready:
-			text := "container " + c.Name + " runs and is not ready"
-			if ended != nil {
-				text += ", after " + ending(ended)
-			}
-			return text
+			return "container " + c.Name + " runs and is not ready" + before
 		}
 	}
 	for _, c := range pod.Status.Conditions {
