@@ -65,6 +65,9 @@ bin/sluice bin/manager: bin/%: $(SOURCES)
 bin/lab bin/demo bin/e2e bin/benchreconcile: bin/%: $(SOURCES)
 	@go build -trimpath -ldflags "-s -w" -o $@ ./operator/test/$*
 
+bin/judgebench: $(SOURCES)
+	@go build -trimpath -ldflags "-s -w" -o $@ ./operator/test/bench/judgebench
+
 .PHONY: image
 image: ## Build the operator's image (needs Docker): IMAGE=...
 	docker build -t $(IMAGE) .
@@ -218,8 +221,8 @@ bench-reconcile: build tools bin/benchreconcile ## Measure the operator under N 
 	@bin/benchreconcile -n $(N)
 
 .PHONY: bench-check
-bench-check: bin/sluice $(TOOLS)/kustomize $(TOOLS)/conftest ## Time sluice check beside kustomize and conftest
-	@go run ./operator/test/bench/checkbench bin/sluice $(TOOLS)/kustomize $(TOOLS)/conftest
+bench-check: bin/sluice bin/judgebench $(TOOLS)/kustomize $(TOOLS)/conftest ## Time sluice check beside kustomize and conftest
+	@go run ./operator/test/bench/checkbench bin/sluice $(TOOLS)/kustomize $(TOOLS)/conftest bin/judgebench
 
 # Packages in which goroutines share something. Those whose tests are bounded by time are left
 # out: with the detector they end as on a machine that is too slow. The controller's take ten
