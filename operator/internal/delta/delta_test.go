@@ -2,6 +2,7 @@ package delta_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,6 +80,29 @@ func pick(objects []*unstructured.Unstructured, kind string) *unstructured.Unstr
 }
 
 // Changes end up in status, events and logs.
+// Servers from 1.37 on set it, whatever was applied, and those before do not.
+func TestCompare_KnowsTheDefaultsOfLaterServers(t *testing.T) {
+	set := func(strategy map[string]any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": map[string]any{"name": "a", "namespace": "b"},
+			"spec": map[string]any{"serviceName": "a", "updateStrategy": map[string]any{"type": "RollingUpdate", "rollingUpdate": strategy}},
+		}}
+	}
+	none := map[string]any{"partition": int64(0)}
+	for most, want := range map[int64][]delta.Change{
+		1: nil,
+		2: {{"spec.updateStrategy.rollingUpdate.maxUnavailable", delta.Modified}},
+	} {
+		live := map[string]any{"partition": int64(0), "maxUnavailable": most}
+		for name, sides := range map[string][2]map[string]any{"it is set": {none, live}, "it is asked for": {live, none}} {
+			got, err := delta.Compare(set(sides[0]), set(sides[1]))
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("%d, %s: %v and not %v (%v)", most, name, got, want, err)
+			}
+		}
+	}
+}
+
 func TestCompare_NeverShowsValues(t *testing.T) {
 	const secret = "hunter2"
 	content := func(value string) *unstructured.Unstructured {
