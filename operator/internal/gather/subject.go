@@ -160,8 +160,8 @@ func notRendered(object gate.ObjectRef, err error) gate.Finding {
 		Policy: "render", Severity: gate.SeverityHigh, Object: object.String(), Path: "spec",
 		Message: err.Error(), Remedy: "run `sluice render` on the manifest and correct the field",
 	}
-	if patch := new(render.PatchError); errors.As(err, &patch) {
-		f.Path, f.Message = patch.Path, patch.Err.Error()
+	if field := new(render.FieldError); errors.As(err, &field) {
+		f.Path, f.Message = field.Path, field.Err.Error()
 	}
 	return f
 }
