@@ -63,7 +63,7 @@ func patched(w *v1beta1.Workload, children []map[string]any) ([]map[string]any, 
 	if err := store(fsys, "kustomization.yaml", k); err != nil {
 		return nil, fmt.Errorf("render %s/%s: %w", w.Namespace, w.Name, err)
 	}
-	built, err := kustomize.Build(fsys, filesys.SelfDir)
+	built, err := kustomize.Build(fsys, filesys.SelfDir, nil)
 	if err != nil {
 		return nil, &FieldError{Path: patchesPath, Err: err}
 	}
