@@ -108,6 +108,7 @@ func MainAs(ctx context.Context, program string, args []string, in io.Reader, ou
 	root.SetErr(errOut)
 	root.AddCommand(checkCommand(s), renderCommand(s), verifyCommand(s), attestCommand(s), historyCommand(s), diffCommand(s), promoteCommand(s), lintCommand(s), crdCommand(s), policyCommand(s),
 		statusCommand(s), whyCommand(s), driftCommand(s), initCommand(s), labCommand(), docsCommand(s))
+	plainHelp(root)
 	err := misnamed(root, args)
 	if err == nil {
 		err = root.ExecuteContext(ctx)
