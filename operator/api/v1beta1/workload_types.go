@@ -36,6 +36,8 @@ const (
 type Port struct {
 	// Name of the port; the Service and the probes refer to it.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=15
+	// +kubebuilder:validation:XValidation:rule="self.matches('[a-z]') && !self.contains('--')",message="the name of a port has a letter and no two hyphens side by side: no pod takes another"
 	Name string `json:"name"`
 	// Port number, on the container and on the Service.
 	// +kubebuilder:validation:Minimum=1
@@ -48,18 +50,22 @@ type Port struct {
 	Protocol corev1.Protocol `json:"protocol,omitempty"`
 }
 
-// Probes are the container's health checks, in the shapes of the core API.
+// Probes are the container's health checks, in the shapes of the core API. A port by its name
+// is one that spec.ports or a patch declares; by its number it may be any.
 type Probes struct {
 	// Startup holds the other probes back until it succeeds once.
-	// +kubebuilder:validation:XValidation:rule="has(self.exec) || has(self.grpc) || has(self.httpGet) || has(self.tcpSocket)",message="a probe asks by exec, grpc, httpGet or tcpSocket: give it one of them"
+	// +kubebuilder:validation:XValidation:rule="[has(self.exec), has(self.grpc), has(self.httpGet), has(self.tcpSocket)].exists_one(h, h)",message="a probe asks by exec, grpc, httpGet or tcpSocket: give it exactly one of them"
+	// +kubebuilder:validation:XValidation:rule="(has(self.httpGet) ? [self.httpGet.port] : has(self.tcpSocket) ? [self.tcpSocket.port] : has(self.grpc) ? [self.grpc.port] : []).all(p, type(p) != int || (p >= 1 && p <= 65535))",message="the port of a probe is a name of spec.ports, or a number from 1 to 65535"
 	// +optional
 	Startup *corev1.Probe `json:"startup,omitempty"`
 	// Readiness takes the pod out of the Service while it fails.
-	// +kubebuilder:validation:XValidation:rule="has(self.exec) || has(self.grpc) || has(self.httpGet) || has(self.tcpSocket)",message="a probe asks by exec, grpc, httpGet or tcpSocket: give it one of them"
+	// +kubebuilder:validation:XValidation:rule="[has(self.exec), has(self.grpc), has(self.httpGet), has(self.tcpSocket)].exists_one(h, h)",message="a probe asks by exec, grpc, httpGet or tcpSocket: give it exactly one of them"
+	// +kubebuilder:validation:XValidation:rule="(has(self.httpGet) ? [self.httpGet.port] : has(self.tcpSocket) ? [self.tcpSocket.port] : has(self.grpc) ? [self.grpc.port] : []).all(p, type(p) != int || (p >= 1 && p <= 65535))",message="the port of a probe is a name of spec.ports, or a number from 1 to 65535"
 	// +optional
 	Readiness *corev1.Probe `json:"readiness,omitempty"`
 	// Liveness restarts the container when it fails.
-	// +kubebuilder:validation:XValidation:rule="has(self.exec) || has(self.grpc) || has(self.httpGet) || has(self.tcpSocket)",message="a probe asks by exec, grpc, httpGet or tcpSocket: give it one of them"
+	// +kubebuilder:validation:XValidation:rule="[has(self.exec), has(self.grpc), has(self.httpGet), has(self.tcpSocket)].exists_one(h, h)",message="a probe asks by exec, grpc, httpGet or tcpSocket: give it exactly one of them"
+	// +kubebuilder:validation:XValidation:rule="(has(self.httpGet) ? [self.httpGet.port] : has(self.tcpSocket) ? [self.tcpSocket.port] : has(self.grpc) ? [self.grpc.port] : []).all(p, type(p) != int || (p >= 1 && p <= 65535))",message="the port of a probe is a name of spec.ports, or a number from 1 to 65535"
 	// +optional
 	Liveness *corev1.Probe `json:"liveness,omitempty"`
 }
@@ -96,6 +102,7 @@ type Storage struct {
 	// Size of each volume. It can grow, where the StorageClass allows that.
 	// +kubebuilder:validation:Pattern=`^[0-9]+(Mi|Gi|Ti)$`
 	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="quantity(self).isGreaterThan(quantity('0')) && quantity(self).isLessThan(quantity('8Ei'))",message="storage.size is above 0 and below 8Ei: no volume claim asks for another"
 	// +kubebuilder:validation:XValidation:rule="!quantity(self).isLessThan(quantity(oldSelf))",message="storage.size cannot shrink, since no volume can: keep the size, or copy the data to a new Workload"
 	Size string `json:"size"`
 	// ClassName of the StorageClass; empty takes the cluster's default.

@@ -29,7 +29,7 @@ type registryFlags struct {
 }
 
 func (f *registryFlags) register(c *cobra.Command) {
-	c.Flags().StringToStringVar(&f.mirrors, "registry-mirror", nil, "HOST=HOST:PORT to dial in place of a registry host")
+	c.Flags().StringToStringVar(&f.mirrors, "registry-mirror", nil, "where a registry host is dialled, as `HOST=HOST:PORT` (repeatable)")
 	c.Flags().StringSliceVar(&f.insecure, "insecure-registry", nil, "registry host where plain HTTP is allowed; loopback always is")
 	c.Flags().StringSliceVar(&f.tokenHosts, "registry-token-host", nil, "host of a token server that may be given credentials although it is at another site than its registry")
 	c.Flags().StringSliceVar(&f.addresses, "registry-allow-address", nil, "IP or CIDR of a registry at a link-local or metadata address, which is not dialled otherwise")

@@ -71,6 +71,18 @@ func refused(text string, errs field.ErrorList) error {
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
+	// told are the warnings of sources that were given, of which several may share a base.
+	told map[string]bool
+}
+
+// warn writes what is to be known of what was read, and was not written yet.
+func (s streams) warn(warnings []string) {
+	for _, w := range warnings {
+		if !s.told[w] {
+			s.told[w] = true
+			say(s.err, "sluice: warning: ", w)
+		}
+	}
 }
 
 // Main runs the command and returns its exit code.
@@ -81,7 +93,7 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 // MainAs is Main for a program that was called by another name, such as by kubectl.
 func MainAs(ctx context.Context, program string, args []string, in io.Reader, out, errOut io.Writer) int {
 	in = untilDone(ctx, in)
-	s := streams{in: in, out: out, err: errOut}
+	s := streams{in: in, out: out, err: errOut, told: map[string]bool{}}
 	root := &cobra.Command{
 		Use:           "sluice",
 		Short:         "One gate for Workloads: the same verdict in the pull request, at admission and on every reconcile",
@@ -96,6 +108,7 @@ func MainAs(ctx context.Context, program string, args []string, in io.Reader, ou
 	root.SetErr(errOut)
 	root.AddCommand(checkCommand(s), renderCommand(s), verifyCommand(s), attestCommand(s), historyCommand(s), diffCommand(s), promoteCommand(s), lintCommand(s), crdCommand(s), policyCommand(s),
 		statusCommand(s), whyCommand(s), driftCommand(s), initCommand(s), labCommand(), docsCommand(s))
+	plainHelp(root)
 	err := misnamed(root, args)
 	if err == nil {
 		err = root.ExecuteContext(ctx)

@@ -96,7 +96,7 @@ func (o *lintOptions) run(ctx context.Context, s streams, dir string) error {
 	if err != nil {
 		return err
 	}
-	findings, err := o.findings(ctx, dir, names)
+	findings, err := o.findings(ctx, s, dir, names)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func environmentsOf(dir string) ([]string, error) {
 	return names, nil
 }
 
-func (o *lintOptions) findings(ctx context.Context, dir string, names []string) ([]overlaylint.Finding, error) {
+func (o *lintOptions) findings(ctx context.Context, s streams, dir string, names []string) ([]overlaylint.Finding, error) {
 	kinds, err := known()
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func (o *lintOptions) findings(ctx context.Context, dir string, names []string) 
 	var all []overlaylint.Finding
 	var environments []overlaylint.Environment
 	for _, name := range names {
-		found, e, err := o.environment(ctx, kinds.Converter, filepath.Join(dir, name), name)
+		found, e, err := o.environment(ctx, s, kinds.Converter, filepath.Join(dir, name), name)
 		if err != nil {
 			return nil, err
 		}
@@ -168,7 +168,7 @@ func (o *lintOptions) findings(ctx context.Context, dir string, names []string) 
 	return append(all, differences...), nil
 }
 
-func (o *lintOptions) environment(ctx context.Context, converter *conversion.Converter, folder, name string) ([]overlaylint.Finding, overlaylint.Environment, error) {
+func (o *lintOptions) environment(ctx context.Context, s streams, converter *conversion.Converter, folder, name string) ([]overlaylint.Finding, overlaylint.Environment, error) {
 	e := overlaylint.Environment{Name: name}
 	f, err := overlay.Open(o.root, folder)
 	if err != nil {
@@ -180,6 +180,7 @@ func (o *lintOptions) environment(ctx context.Context, converter *conversion.Con
 		return nil, e, usage("%w", err)
 	}
 	built, err := f.Build("", nil)
+	s.warn(f.Warnings())
 	if err != nil {
 		return nil, e, usage("%w", err)
 	}

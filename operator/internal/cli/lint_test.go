@@ -89,3 +89,26 @@ func TestLintOverlays_JSONAndFolders(t *testing.T) {
 	d.run("", "lint", "overlays", "@gone").must(t, 2, "gone")
 	d.run("", "lint", "overlays", "@overlays/ci", "@overlays/prod").must(t, 2, "and not each of them: try "+filepath.Join(d.dir, "overlays"))
 }
+
+// Of overlays that share a base each is told of its own fields, and of those of the base once.
+func TestSources_AreWarnedOfOnce(t *testing.T) {
+	d := overlays(t)
+	d.write(t, "base/kustomization.yaml", "resources: [web.yaml]\ncommonLabels: {team: shop}\n")
+	d.write(t, kustomization, "bases: [../../base]\n")
+	shop := "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\napiVersion: sluice.dev/v1beta1\nkind: Gate\nmetadata: {name: a}\nspec: {environment: prod, unmatchedImages: Allow}\n"
+	d.write(t, "gate.yaml", shop)
+	for _, args := range [][]string{
+		{"check", "@overlays/dev", "@overlays/prod", "--gate", "@gate.yaml", "--no-cache"},
+		{"render", "@overlays/dev", "@overlays/prod"},
+		{"diff", "@overlays/dev", "--against", "@overlays/prod"},
+		{"lint", "overlays", "@overlays"},
+	} {
+		got := d.run("", args...)
+		for file, field := range map[string]string{"base/kustomization.yaml": "commonLabels", kustomization: "bases"} {
+			warning := "sluice: warning: " + filepath.Join(d.dir, file) + ": '" + field + "' is deprecated."
+			if strings.Count(got.err, warning) != 1 || strings.Count(got.err, "'"+field+"' is deprecated") != 1 {
+				t.Errorf("%s: %q is not said once: %s", args[0], warning, got.err)
+			}
+		}
+	}
+}

@@ -106,6 +106,7 @@ func (p *promoting) readRules() error {
 		if err != nil {
 			return usage("%w", err)
 		}
+		p.s.warn(set.Warnings)
 		p.rules = append(p.rules, set)
 	}
 	return nil
@@ -129,6 +130,7 @@ func (p *promoting) readOverlays(ctx context.Context, folder string) error {
 			continue
 		}
 		withoutFolder(set)
+		p.s.warn(set.Warnings)
 		if set.Kustomization == "" {
 			continue
 		}
@@ -194,6 +196,9 @@ func withoutFolder(set *overlay.Set) {
 	set.Shown = func(file string) string { return file }
 	for i := range set.Objects {
 		set.Objects[i].File = set.Objects[i].Path
+	}
+	for i := range set.Warnings {
+		set.Warnings[i] = strings.ReplaceAll(set.Warnings[i], set.Root+"/", "")
 	}
 }
 

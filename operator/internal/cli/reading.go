@@ -63,6 +63,7 @@ func readAs(ctx context.Context, s streams, root string, paths, gates []string, 
 		if err != nil {
 			return nil, usage("%w", err)
 		}
+		s.warn(set.Warnings)
 		sources = append(sources, given{path, set, i < len(gates)})
 		r.looks = append(r.looks, set.Seen)
 		r.prepare(set)

@@ -19,11 +19,12 @@ import (
 func readSource(ctx context.Context, s streams, root, name string) ([]overlay.Object, error) {
 	rev, below, ok := revision.Split(name)
 	if !ok {
-		objects, err := overlay.Read(root, name, s.in)
+		set, err := overlay.Load(root, name, s.in)
 		if err != nil {
 			return nil, usage("%w", err)
 		}
-		return objects, nil
+		s.warn(set.Warnings)
+		return set.Objects, nil
 	}
 	return readRevision(ctx, ".", rev, below)
 }

@@ -38,7 +38,7 @@ func TestJudge_ObjectOfAKindThatTheGateNames(t *testing.T) {
 	}{
 		"a signed image at a path":     {"Runner", map[string]any{"image": signed}, []gate.Outcome{gate.OutcomeAllow}, ""},
 		"an unsigned one in a list":    {"Runner", map[string]any{"image": signed, "steps": []any{map[string]any{"image": unsigned}}}, []gate.Outcome{gate.OutcomeDeny}, "spec.steps[0].image"},
-		"another shape at the path":    {"Runner", map[string]any{"image": []any{unsigned}}, []gate.Outcome{gate.OutcomeDeny}, "spec.image"},
+		"another shape at the path":    {"Runner", map[string]any{"image": []any{unsigned}}, []gate.Outcome{gate.OutcomeDeny}, "correct the field, or spec.imagePaths of Gate prod"},
 		"no image at all":              {"Runner", map[string]any{}, []gate.Outcome{gate.OutcomeAllow}, ""},
 		"a pod":                        {"Pod", map[string]any{"containers": []any{map[string]any{"image": unsigned}}}, []gate.Outcome{gate.OutcomeDeny}, "spec.containers[0].image"},
 		"a kind that it does not name": {"ClusterRole", map[string]any{}, nil, ""},
@@ -52,6 +52,21 @@ func TestJudge_ObjectOfAKindThatTheGateNames(t *testing.T) {
 				t.Errorf("%q is not said: %s", c.says, j.Verdicts[0].Canonical())
 			}
 		})
+	}
+}
+
+// Admission refuses such a Gate; one that was stored before it did so is what has to change,
+// and not what it judges.
+func TestJudge_NamesTheGateWhosePathsCannotBeRead(t *testing.T) {
+	s := newStand(t)
+	s.files.GateList[0].Spec.ImagePaths = []v1beta1.ImagePath{{Group: "runners.example.com", Kind: "Runner", Paths: []string{"spec.image", "metadata.annotations.image"}}}
+	j := s.object("Runner", map[string]any{"image": s.image("signed")})
+	if len(j.Verdicts) != 1 || j.Verdicts[0].Outcome != gate.OutcomeDeny || len(j.Verdicts[0].Violations) != 1 {
+		t.Fatalf("verdicts: %+v", j.Verdicts)
+	}
+	f := j.Verdicts[0].Violations[0]
+	if f.Remedy != "correct spec.imagePaths of Gate prod" || f.Path != "" || !strings.Contains(f.Message, "Gate prod") || !strings.Contains(f.Message, "metadata.annotations.image") {
+		t.Errorf("finding: %+v", f)
 	}
 }
 

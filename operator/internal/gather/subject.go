@@ -145,7 +145,11 @@ func (s *subject) collect(gates []read) []gate.Image {
 	}
 	var paths []string
 	for _, g := range gates {
+		s.refused = append(s.refused, s.misled(g)...)
 		paths = append(paths, g.paths...)
+	}
+	if len(s.refused) > 0 {
+		return nil
 	}
 	slices.Sort(paths)
 	found, err := images.Collect(s.children, slices.Compact(paths)...)
@@ -155,13 +159,37 @@ func (s *subject) collect(gates []read) []gate.Image {
 	return found
 }
 
+// misled says which of a Gate's paths to images cannot be followed. One that admission
+// refuses is in a Gate that was stored without it, or under an older one: what has to be
+// corrected is the Gate.
+func (s *subject) misled(g read) []gate.Finding {
+	var out []gate.Finding
+	for _, path := range g.paths {
+		for _, child := range s.children {
+			_, err := images.FindAt(child, path)
+			if err == nil {
+				continue
+			}
+			f := notRendered(s.ref, err)
+			f.Message = fmt.Sprintf("spec.imagePaths of Gate %s has %s: %v", g.config.Name, path, err)
+			f.Remedy = fmt.Sprintf("correct the field, or spec.imagePaths of Gate %s", g.config.Name)
+			if err := images.ValidatePath(path); err != nil {
+				f.Path, f.Message = "", fmt.Sprintf("spec.imagePaths of Gate %s: %v", g.config.Name, err)
+				f.Remedy = fmt.Sprintf("correct spec.imagePaths of Gate %s", g.config.Name)
+			}
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
 func notRendered(object gate.ObjectRef, err error) gate.Finding {
 	f := gate.Finding{
 		Policy: "render", Severity: gate.SeverityHigh, Object: object.String(), Path: "spec",
 		Message: err.Error(), Remedy: "run `sluice render` on the manifest and correct the field",
 	}
-	if patch := new(render.PatchError); errors.As(err, &patch) {
-		f.Path, f.Message = patch.Path, patch.Err.Error()
+	if field := new(render.FieldError); errors.As(err, &field) {
+		f.Path, f.Message = field.Path, field.Err.Error()
 	}
 	return f
 }

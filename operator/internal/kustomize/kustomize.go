@@ -6,7 +6,10 @@ package kustomize
 
 import (
 	"fmt"
+	"io"
+	"os"
 	"regexp"
+	"strings"
 	"sync"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -29,9 +32,16 @@ func init() { jsonpatch.AccumulatedCopySizeLimit = limits.PatchCopyBytes }
 // container or Helm, and files are only read below the kustomization that names them;
 // keeping bases inside a root, refusing remote ones and CheckAliases are the file
 // system's and the caller's part. A panic inside Kustomize comes back as an error.
-func Build(fsys filesys.FileSystem, folder string) (resources resmap.ResMap, err error) {
+//
+// Kustomize writes what it warns of to the process's standard error, in every build and for
+// every kustomization of it. heard is given those lines in its place, once the build is done;
+// nil leaves them there.
+func Build(fsys filesys.FileSystem, folder string, heard func(line string)) (resources resmap.ResMap, err error) {
 	door.Lock()
 	defer door.Unlock()
+	if heard != nil {
+		defer listen(heard)()
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			resources, err = nil, fmt.Errorf("kustomize build: it gave up on this input: %v", p)
@@ -47,6 +57,31 @@ func Build(fsys filesys.FileSystem, folder string) (resources resmap.ResMap, err
 		return nil, &buildError{err}
 	}
 	return resources, nil
+}
+
+// listen takes in what is written to the standard error until the function that it returns is
+// called. Where there is no pipe to be had, it goes where it went.
+func listen(heard func(line string)) func() {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return func() {}
+	}
+	stderr := os.Stderr
+	os.Stderr = write
+	whole := make(chan []byte)
+	go func() {
+		raw, _ := io.ReadAll(read) // until the other end is closed
+		whole <- raw
+	}()
+	return func() {
+		os.Stderr = stderr
+		write.Close()
+		raw := <-whole
+		read.Close()
+		for line := range strings.Lines(string(raw)) {
+			heard(strings.TrimSuffix(line, "\n"))
+		}
+	}
 }
 
 // quoted is where Kustomize quotes a whole patch, or what a generator is given, before it

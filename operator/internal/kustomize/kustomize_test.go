@@ -3,6 +3,7 @@ package kustomize_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -54,7 +55,7 @@ func build(files map[string]string) (string, error) {
 			return "", err
 		}
 	}
-	built, err := kustomize.Build(fsys, "/o")
+	built, err := kustomize.Build(fsys, "/o", nil)
 	if err != nil {
 		return "", err
 	}
@@ -134,7 +135,7 @@ func TestBuild_SurvivesAPanicAndCanBuildAfterIt(t *testing.T) {
 	if err := fsys.WriteFile("/o/kustomization.yaml", nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kustomize.Build(falling{fsys}, "/o"); err == nil || !strings.Contains(err.Error(), "fault") {
+	if _, err := kustomize.Build(falling{fsys}, "/o", nil); err == nil || !strings.Contains(err.Error(), "fault") {
 		t.Errorf("error: %v", err)
 	}
 	if out, err := build(innocent); err != nil || whole(out) != nil {
@@ -162,5 +163,29 @@ func TestCheckAliases(t *testing.T) {
 				t.Errorf("error: %v", err)
 			}
 		})
+	}
+}
+
+// Kustomize would write to the standard error of whatever runs it, as often as it builds.
+func TestBuild_HearsWhatKustomizeWarnsOf(t *testing.T) {
+	fsys := filesys.MakeFsInMemory()
+	for name, content := range map[string]string{"kustomization.yaml": "bases: [base]\n", "base/kustomization.yaml": "resources: [x.yaml]\ncommonLabels: {a: b}\n", "base/x.yaml": innocent["x.yaml"]} {
+		if err := fsys.WriteFile("/o/"+name, []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stderr := os.Stderr
+	var lines []string
+	if _, err := kustomize.Build(fsys, "/o", func(line string) { lines = append(lines, line) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) != 2 || !strings.Contains(lines[0], "'bases' is deprecated") || !strings.Contains(lines[1], "'commonLabels' is deprecated") {
+		t.Errorf("heard: %q", lines)
+	}
+	if os.Stderr != stderr {
+		t.Error("the standard error is not what it was")
+	}
+	if _, err := kustomize.Build(falling{fsys}, "/o", func(string) {}); err == nil || os.Stderr != stderr {
+		t.Errorf("after a panic: %v", err)
 	}
 }

@@ -74,7 +74,7 @@ func FuzzDirectly(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		built, err := kustomize.Build(fsys, "/")
+		built, err := kustomize.Build(fsys, "/", nil)
 		if err != nil {
 			return
 		}

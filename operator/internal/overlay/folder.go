@@ -53,6 +53,9 @@ type Built struct {
 	Read map[string]bool
 }
 
+// Warnings are those of Set, of all builds.
+func (f *Folder) Warnings() []string { return f.fsys.warnings }
+
 // Build builds the overlay. Where edit is not nil, it changes the kustomization in file
 // first; it may only take parts out, since what it put in would not be checked.
 func (f *Folder) Build(file string, edit func(*types.Kustomization)) (Built, error) {

@@ -148,7 +148,7 @@ func TestBuild_TakesNotMuchMoreThanKustomizeForManyPatches(t *testing.T) {
 	}
 	_, fresh := opened(t, map[string]string{"c.yaml": objects.String(), "kustomization.yaml": "resources: [c.yaml]\npatches:\n" + patches.String()}, "")
 	var err error
-	theirs := allocated(func() { _, err = kustomize.Build(fresh(), "/") })
+	theirs := allocated(func() { _, err = kustomize.Build(fresh(), "/", nil) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func (o *originated) built(fsys filesys.FileSystem, below string) ([]Object, err
 }
 
 func (o *originated) once(fsys filesys.FileSystem, below string) ([]Object, error) {
-	resources, err := kustomize.Build(fsys, "/"+below)
+	resources, err := kustomize.Build(fsys, "/"+below, func(line string) { o.heard(below, line) })
 	if o.over != nil {
 		return nil, o.over
 	}
@@ -143,6 +143,9 @@ func (o *originated) learn(file string, raw []byte) {
 	if k.Unmarshal(raw) != nil {
 		return
 	}
+	for _, warning := range *k.CheckDeprecatedFields() {
+		o.warn(o.shown(file) + ": " + strings.TrimPrefix(warning, ofWarning))
+	}
 	//lint:ignore SA1019 what is deprecated is still read
 	for _, entry := range append(k.Resources, k.Bases...) {
 		o.resources[path.Join(path.Dir(file), entry)] = true
@@ -165,6 +168,17 @@ func (o *originated) learn(file string, raw []byte) {
 	}
 	for _, g := range k.SecretGenerator {
 		o.generators = append(o.generators, generator{"Secret", g.Name, file})
+	}
+}
+
+// ofWarning is what Kustomize's warnings of deprecated fields start with. They do not say where
+// the fields are.
+const ofWarning = "# Warning: "
+
+// heard takes what Kustomize said of a folder. Of deprecated fields, learn says more.
+func (o *originated) heard(below, line string) {
+	if !strings.HasPrefix(line, ofWarning) {
+		o.warn(o.shown(below) + ": " + line)
 	}
 }
 

@@ -49,6 +49,9 @@ type Set struct {
 	Shown func(string) string
 	// Seen is all that was looked at; nil for standard input.
 	Seen *Seen
+	// Warnings are what Kustomize warns of, such as a deprecated field: each once, and with
+	// its file.
+	Warnings []string
 }
 
 // Key is what a file of the set counts as: itself, or the overlay that is built of it and
@@ -135,7 +138,7 @@ func load(fsys *rooted, at place) (_ *Set, err error) {
 	if set.Objects, err = read(fsys, at.below); err != nil {
 		return nil, err
 	}
-	set.Seen = fsys.all()
+	set.Seen, set.Warnings = fsys.all(), fsys.warnings
 	return set, nil
 }
 

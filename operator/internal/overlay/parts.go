@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"cmp"
 	"path"
 	"reflect"
 	"slices"
@@ -21,8 +22,7 @@ var partFiles = 128
 
 // takesEachByItself says whether what a kustomization does to an object has nothing to do with
 // any other. What a patch without a target is for has to be there, so that there are parts in
-// which it fails. Of what is deprecated, Kustomize would warn with each part. Labels may be put
-// into any field, that of the name included.
+// which it fails. Labels may be put into any field, that of the name included.
 func (k kustomization) takesEachByItself() bool {
 	if slices.ContainsFunc(k.Patches, func(p types.Patch) bool { return p.Target == nil || p.Options != nil }) {
 		return false
@@ -32,13 +32,16 @@ func (k kustomization) takesEachByItself() bool {
 		return false
 	}
 	rest := k.Kustomization
-	rest.Labels, rest.CommonAnnotations, rest.Images, rest.Patches, rest.Namespace = nil, nil, nil, nil, ""
+	//lint:ignore SA1019 what is deprecated is still read
+	rest.Labels, rest.CommonLabels, rest.CommonAnnotations, rest.Images, rest.Patches = nil, nil, nil, nil, nil
+	rest.Namespace, rest.NamePrefix, rest.NameSuffix = "", "", ""
 	return onlyResources(rest)
 }
 
 // inParts builds some of the files at a time, and puts all together. As they are written there
 // are these objects in them, each of another name. Where they are not the same ones once they are
-// built, but for their namespaces, it is not known what the whole would have been.
+// built, but for their namespaces and what goes around their names, it is not known what the whole
+// would have been.
 func (l *listing) inParts(below string, written []name) ([]Object, error) {
 	var patches [][]byte
 	for _, k := range l.kustomizations {
@@ -150,22 +153,27 @@ func named(objects []Object) []name {
 	return names
 }
 
-// same says whether objects as they are written are those that were built, in the namespaces that
-// the kustomizations above them give, of which the outermost counts. Kustomize leaves some objects
-// where they are.
+// same says whether objects as they are written are those that were built, by the names and in the
+// namespaces that the kustomizations above them give. Of namespaces the outermost counts. Kustomize
+// leaves some objects where they are.
+//
+// What goes around a name changes that of its own object and, in others, only what refers to it. No
+// object refers to any here (isApart), and those that would be of one name in between are of one
+// name in the end, since the kustomizations above give both the same.
 func (l *listing) same(written []name, built []Object) bool {
-	given := map[string]string{}
+	given := map[string]kustomization{}
 	for _, k := range l.kustomizations {
-		given[k.folder] = k.Namespace
+		given[k.folder] = k
 	}
 	for i := range written {
 		n := &written[i]
 		for at := l.parents[n.file]; at != ""; at = l.parents[at] {
-			switch {
-			case given[at] != "" && n.gvk.Kind == "Namespace":
-				n.name = given[at]
-			case given[at] != "":
-				n.namespace = given[at]
+			k := given[at]
+			switch isNamespace := n.gvk.Kind == "Namespace"; {
+			case isNamespace && k.Namespace != "":
+				n.name = k.Namespace
+			case !isNamespace:
+				n.namespace, n.name = cmp.Or(k.Namespace, n.namespace), k.NamePrefix+n.name+k.NameSuffix
 			}
 		}
 	}

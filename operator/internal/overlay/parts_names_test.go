@@ -28,6 +28,13 @@ func TestInParts_IsWhatKustomizeBuildsWhereObjectsMeet(t *testing.T) {
 	beside := func(changes, a, b string) map[string]string {
 		return map[string]string{"kustomization.yaml": "resources: [a.yaml, b.yaml]\n" + changes, "a.yaml": a, "b.yaml": b}
 	}
+	// prefixed has a in one folder, with what its kustomization puts around it, and another of a
+	// name beside it; and both under a prefix.
+	prefixed := func(around, other string) map[string]string {
+		files := below("namePrefix: x-\n", around, "")
+		files["e/b.yaml"] = named(other, ", namespace: z")
+		return files
+	}
 	moved := below("patches:\n"+toC, "namespace: shop\n", "namespace: shop\n")
 	moved["e/b.yaml"] = named("a", ", namespace: shop")
 	left := below("namespace: far\n", "namespace: shop\npatches: [{target: {kind: Workload}, patch: '{apiVersion: v1, kind: Any, metadata: {name: any, annotations: {internal.config.kubernetes.io/helm-generated: \"true\"}}}'}]\n", "namespace: shop\n")
@@ -40,6 +47,15 @@ func TestInParts_IsWhatKustomizeBuildsWhereObjectsMeet(t *testing.T) {
 		"of one name by an annotation":          below("patches:\n"+toC, "patches: [{target: {kind: Workload}, patch: '{apiVersion: v1, kind: Any, metadata: {name: b, annotations: {internal.config.kubernetes.io/allowNameChange: enabled}}}'}]\n", ""),
 		"of one name by merges alone":           below("patches: [{target: {labelSelector: x=1}, patch: '{apiVersion: v1, kind: Any, metadata: {name: c, annotations: {internal.config.kubernetes.io/allowNameChange: enabled}}}'}]\n", "patches: [{target: {kind: Workload}, patch: '{apiVersion: v1, kind: Any, metadata: {name: b, annotations: {internal.config.kubernetes.io/allowNameChange: enabled}}}'}]\n", ""),
 		"of one name in one namespace":          moved,
+		"of one name by a prefix":               prefixed("namePrefix: p-\n", "p-a"),
+		"of one name by a suffix":               prefixed("nameSuffix: -s\n", "a-s"),
+		"of one name by both, and a prefix":     prefixed("namePrefix: p-\nnameSuffix: -s\n", "p-a-s"),
+		"of one name before it has a prefix":    prefixed("namePrefix: p-\n", "a"),
+		"of a name that another had":            beside("namePrefix: p-\n", named("a", ""), named("p-a", "")),
+		"a prefix that makes a number of it":    beside("namePrefix: '1'\n", named("'2'", ""), named("b", "")),
+		"a prefix where patches look for names": beside("namePrefix: p-\npatches: [{target: {kind: Workload, name: p-a}, patch: '- {op: add, path: /spec/x, value: y}'}, {target: {kind: Workload, name: b}, patch: '- {op: add, path: /spec/x, value: z}'}]\n", named("a", ""), named("b", "")),
+		"a prefix where a namespace is named":   beside("namePrefix: p-\nnamespace: far\n", "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n", named("b", ", namespace: shop")),
+		"a prefix where another one refers":     beside("namePrefix: p-\n", settings, user),
 		"of one name, and one is left there":    left,
 		"of one name before a merge":            beside("patches:\n- target: {name: a}\n  patch: '- {op: replace, path: /metadata/name, value: b}'\n- target: {kind: Workload}\n  patch: '{apiVersion: v1, kind: Any, metadata: {name: any}, spec: {z: y}}'\n"+toC, named("a", marked), named("b", "")),
 		"names that are a number and a text":    beside("labels: [{pairs: {x: z}}]\n", named("1", ""), named("'1'", "")),

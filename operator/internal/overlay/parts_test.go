@@ -58,6 +58,9 @@ func (r *randomTree) object() string {
 	if r.chance(2) {
 		name = "n1"
 	}
+	if r.chance(4) { // the name that another may have in the end
+		name = r.one("p-n", "n", "q-p-n") + fmt.Sprint(1+r.IntN(6)) + r.one("", "-s")
+	}
 	metadata := map[string]any{"name": name}
 	if r.chance(50) {
 		metadata["namespace"] = r.one("shop", "other")
@@ -89,13 +92,15 @@ func (r *randomTree) object() string {
 
 func (r *randomTree) change(k map[string]any, folder string) {
 	value := r.one("web", "1", "true", "a b", "")
-	switch r.IntN(10) {
+	switch r.IntN(12) {
+	case 10:
+		k["namePrefix"] = r.one("p-", "p-", "q-", "1", "")
+	case 11:
+		k["nameSuffix"] = r.one("-s", "-s", "-t", "1")
 	case 0:
 		k["namespace"] = r.one("shop", "far")
 	case 1:
-		if r.chance(20) {
-			k["commonLabels"] = map[string]any{"team": value}
-		}
+		k["commonLabels"] = map[string]any{"team": value}
 	case 2:
 		k["commonAnnotations"] = map[string]any{r.one("team", "team", "team", "team", "app.kubernetes.io/team", "config.kubernetes.io/local-config",
 			"internal.config.kubernetes.io/needsHashSuffix"): r.one(value, "true", "enabled")}
@@ -105,9 +110,7 @@ func (r *randomTree) change(k map[string]any, folder string) {
 	case 4:
 		k["images"] = []any{map[string]any{"name": r.one("i", "registry.example.com/i"), "newTag": r.one("2", "yes", "1.0")}}
 	case 5:
-		switch r.IntN(6) {
-		case 0:
-			k["namePrefix"] = "p-"
+		switch r.IntN(5) {
 		case 1:
 			k["replicas"] = []any{map[string]any{"name": "n1", "count": 2}}
 		case 2:
@@ -123,7 +126,7 @@ func (r *randomTree) patch(folder string) map[string]any {
 	target := map[string]any{"kind": r.one("Workload", "Gate", "Namespace", ".*")}
 	switch r.IntN(5) {
 	case 0:
-		target["name"] = r.one("n1", "n[1-4]", "none")
+		target["name"] = r.one("n1", "n[1-4]", "none", "p-n.*", "n[1-4]-s")
 	case 1:
 		target["labelSelector"] = r.one("tier=web", "!tier", "team")
 	case 2:
@@ -164,7 +167,7 @@ func (r *randomTree) patch(folder string) map[string]any {
 func TestPlain_IsWhatKustomizeBuildsOfRandomOverlays(t *testing.T) {
 	defer func(n int) { partFiles = n }(partFiles)
 	ways := map[string]int{}
-	for seed := range uint64(250) {
+	for seed := range uint64(300) {
 		r := &randomTree{Rand: rand.New(rand.NewPCG(seed, 11)), files: map[string]string{}}
 		r.folder("o", 0)
 		partFiles = 1 + r.IntN(2)
@@ -185,12 +188,18 @@ func TestPlain_IsWhatKustomizeBuildsOfRandomOverlays(t *testing.T) {
 		}
 		if l := newListing(fresh()); l.add("o", "", 0) == nil && l.changes {
 			ways["in parts"]++
+			for _, k := range l.kustomizations {
+				if k.NamePrefix+k.NameSuffix != "" {
+					ways["in parts, under other names"]++
+					break
+				}
+			}
 		} else {
 			ways["read"]++
 		}
 	}
 	t.Log(ways)
-	if ways["in parts"] < 50 || ways["read"] < 10 || ways["as a whole"] < 50 {
+	if ways["in parts"] < 50 || ways["in parts, under other names"] < 20 || ways["read"] < 10 || ways["as a whole"] < 50 {
 		t.Error("one of the ways is hardly taken")
 	}
 }

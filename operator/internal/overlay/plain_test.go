@@ -73,7 +73,7 @@ func TestPlain_GivesWhatKustomizeGives(t *testing.T) {
 				return
 			}
 			fsys := newOriginated(fresh())
-			built, err := kustomize.Build(fsys, "/o")
+			built, err := kustomize.Build(fsys, "/o", nil)
 			if err != nil {
 				t.Fatalf("Kustomize refuses it: %v", err)
 			}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"syscall"
@@ -37,6 +38,14 @@ type rooted struct {
 	// over is set once there were too many files. Kustomize does not pass on why a file
 	// cannot be read.
 	over error
+	// warnings are what Kustomize warns of, each once however often it builds.
+	warnings []string
+}
+
+func (r *rooted) warn(text string) {
+	if !slices.Contains(r.warnings, text) {
+		r.warnings = append(r.warnings, text)
+	}
 }
 
 func newRooted(root *os.Root, at place) *rooted {

@@ -103,7 +103,7 @@ func opened(t *testing.T, files map[string]string, below string) (dir string, fr
 // none to anybody.
 func stockOf(t *testing.T, fsys *rooted, folder string) ([]map[string]any, error) {
 	t.Helper()
-	built, err := kustomize.Build(fsys, "/"+folder)
+	built, err := kustomize.Build(fsys, "/"+folder, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -30,16 +30,16 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/kustomize"
 )
 
-// PatchError says that spec.patches do not apply.
-type PatchError struct {
-	// Path of the field, spec.patches or one of its entries.
+// FieldError says which field of a Workload makes children that cannot be, or cannot run.
+type FieldError struct {
+	// Path of the field, such as spec.patches[0].
 	Path string
 	Err  error
 }
 
-func (e *PatchError) Error() string { return e.Path + ": " + e.Err.Error() }
+func (e *FieldError) Error() string { return e.Path + ": " + e.Err.Error() }
 
-func (e *PatchError) Unwrap() error { return e.Err }
+func (e *FieldError) Unwrap() error { return e.Err }
 
 // patched applies the Workload's patches with Kustomize. Without patches it returns the
 // children as they are: a Kustomize build costs milliseconds and serialises the process.
@@ -63,9 +63,9 @@ func patched(w *v1beta1.Workload, children []map[string]any) ([]map[string]any, 
 	if err := store(fsys, "kustomization.yaml", k); err != nil {
 		return nil, fmt.Errorf("render %s/%s: %w", w.Namespace, w.Name, err)
 	}
-	built, err := kustomize.Build(fsys, filesys.SelfDir)
+	built, err := kustomize.Build(fsys, filesys.SelfDir, nil)
 	if err != nil {
-		return nil, &PatchError{Path: patchesPath, Err: err}
+		return nil, &FieldError{Path: patchesPath, Err: err}
 	}
 	return contents(w, children, built)
 }
@@ -96,7 +96,7 @@ func patches(w *v1beta1.Workload, children []map[string]any) ([]types.Patch, err
 			err = errors.New("it matches none of the children; `sluice render` shows them")
 		}
 		if err != nil {
-			return nil, &PatchError{Path: fmt.Sprintf("%s[%d]", patchesPath, i), Err: err}
+			return nil, &FieldError{Path: fmt.Sprintf("%s[%d]", patchesPath, i), Err: err}
 		}
 		// Later patches may name what this one makes of a name.
 		renamed = renamed || strings.Contains(p.Patch, "/metadata/name")
@@ -203,7 +203,7 @@ func contents(w *v1beta1.Workload, before []map[string]any, built resmap.ResMap)
 	for _, res := range built.Resources() {
 		child, err := readBack(res)
 		if err != nil {
-			return nil, &PatchError{Path: patchesPath, Err: err}
+			return nil, &FieldError{Path: patchesPath, Err: err}
 		}
 		name := res.GetKind() + "/" + res.GetName()
 		err = withinBounds(w, res.GetNamespace(), res.GetLabels(), name)
@@ -214,12 +214,12 @@ func contents(w *v1beta1.Workload, before []map[string]any, built resmap.ResMap)
 			err = wellFormed(w, child, name)
 		}
 		if err != nil {
-			return nil, &PatchError{Path: patchesPath, Err: err}
+			return nil, &FieldError{Path: patchesPath, Err: err}
 		}
 		out = append(out, child)
 	}
 	if !runs(out) {
-		return nil, &PatchError{Path: patchesPath, Err: errors.New("a patch deletes what runs the pods; set spec.replicas to 0 or delete the Workload instead")}
+		return nil, &FieldError{Path: patchesPath, Err: errors.New("a patch deletes what runs the pods; set spec.replicas to 0 or delete the Workload instead")}
 	}
 	return out, nil
 }

@@ -57,6 +57,22 @@ func TestPatches_Apply(t *testing.T) {
 	}
 }
 
+// A port that a patch declares is one that the Service does not publish.
+func TestPatches_DeclareThePortOfAProbe(t *testing.T) {
+	w := full()
+	w.Spec.Probes = probes("health")
+	if _, err := patch(w.DeepCopy()); err == nil {
+		t.Fatal("a probe by a port that is nowhere is taken")
+	}
+	got, err := patch(w, v1beta1.Patch{Patch: "- {op: add, path: /spec/template/spec/containers/0/ports/-, value: {name: health, containerPort: 9000}}\n", Target: on("Deployment")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(fmt.Sprint(child(got, "Service").Object), "9000") {
+		t.Error("the Service publishes it")
+	}
+}
+
 func TestPatches_DeleteAChild(t *testing.T) {
 	got, err := patch(full(), v1beta1.Patch{Patch: "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: web}\n$patch: delete\n"})
 	if err != nil {
@@ -130,6 +146,10 @@ func TestPatches_Refused(t *testing.T) {
 		"a status":                         {operation("Deployment", "{op: add, path: /status, value: {replicas: 3}}"), []string{"Deployment/web", "status"}},
 		"a field in another case":          {operation("Deployment", "{op: add, path: /spec/template/spec/containers/0/securitycontext, value: {privileged: true}}"), []string{"Deployment/web", "securitycontext"}},
 		"a field of another type":          {operation("Deployment", "{op: replace, path: /spec/replicas, value: three}"), []string{"Deployment/web"}},
+		"a probe by a port nowhere":        {operation("Deployment", "{op: replace, path: /spec/template/spec/containers/0/readinessProbe/httpGet/port, value: web}"), []string{"container app", `"web"`, "readinessProbe"}},
+		"such a probe of another":          {operation("Deployment", "{op: add, path: /spec/template/spec/containers/-, value: {name: proxy, image: proxy, livenessProbe: {tcpSocket: {port: http}}}}"), []string{"container proxy", `"http"`, "livenessProbe"}},
+		"such a probe before the others":   {operation("Deployment", "{op: add, path: /spec/template/spec/initContainers, value: [{name: proxy, image: proxy, restartPolicy: Always, startupProbe: {httpGet: {port: http}}}]}"), []string{"container proxy", "startupProbe"}},
+		"the port of a probe taken":        {operation("Deployment", "{op: remove, path: /spec/template/spec/containers/0/ports/0}"), []string{"container app", `"http"`}},
 		"deletion of the pods":             {v1beta1.Patch{Patch: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n$patch: delete\n"}, []string{"what runs the pods"}},
 		"a kind change by annotation":      {v1beta1.Patch{Patch: "apiVersion: v1\nkind: Secret\nmetadata: {name: x, annotations: {internal.config.kubernetes.io/allowKindChange: enabled}}\n", Target: on("ServiceAccount")}, []string{"keep their kind"}},
 	} {
@@ -139,8 +159,8 @@ func TestPatches_Refused(t *testing.T) {
 				t.Fatalf("it applies:\n%s", text(t, got))
 			}
 			mustFail(t, err, c.says...)
-			if p := new(render.PatchError); !errors.As(err, &p) || !strings.HasPrefix(p.Path, "spec.patches") {
-				t.Errorf("%T is no PatchError", err)
+			if p := new(render.FieldError); !errors.As(err, &p) || !strings.HasPrefix(p.Path, "spec.patches") {
+				t.Errorf("%T is no FieldError", err)
 			}
 			if strings.Contains(err.Error(), strings.Repeat("x", 100)) {
 				t.Error("the error quotes the patch")

@@ -24,7 +24,7 @@ func (r renderer) statefulSet() (*appsv1.StatefulSet, error) {
 	s := r.w.Spec.Storage
 	size, err := resource.ParseQuantity(s.Size)
 	if err != nil {
-		return nil, fmt.Errorf("spec.storage.size %q: %w", s.Size, err)
+		return nil, &FieldError{Path: "spec.storage.size", Err: fmt.Errorf("%q: %w", s.Size, err)}
 	}
 	claim := corev1.PersistentVolumeClaim{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
@@ -154,7 +154,7 @@ func (r renderer) mountsApart() error {
 	seen := map[string]string{}
 	for _, m := range r.mounts() {
 		if first, ok := seen[m[1]]; ok {
-			return fmt.Errorf("%s: %s is the path of %s too", m[0], m[1], first)
+			return &FieldError{Path: m[0], Err: fmt.Errorf("%s is the path of %s too", m[1], first)}
 		}
 		seen[m[1]] = m[0]
 	}

@@ -36,8 +36,22 @@ const mainContainer = "app"
 
 // Children renders the children of a Workload whose defaults are set, in the order in
 // which they are applied: what the pods need comes before the pods. The objects carry no
-// owner reference: whose they are is not known before the Workload is stored.
+// owner reference: whose they are is not known before the Workload is stored. What is wrong
+// with a field is a FieldError.
 func Children(w *v1beta1.Workload) ([]map[string]any, error) {
+	children, err := Stage(w)
+	if err == nil {
+		err = probesReach(w, children)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return children, nil
+}
+
+// Stage is Children of a Workload of whose patches some are left out: what they are still to
+// bring is not missed.
+func Stage(w *v1beta1.Workload) ([]map[string]any, error) {
 	r := renderer{w: w}
 	if err := r.mountsApart(); err != nil {
 		return nil, err

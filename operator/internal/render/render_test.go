@@ -1,6 +1,7 @@
 package render_test
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -299,14 +300,28 @@ func TestChildren_RefusesWhatCannotRun(t *testing.T) {
 		"a size that is none":          {func(w *v1beta1.Workload) { w.Spec.Storage.Size = "ten" }, []string{"spec.storage.size", "ten"}},
 		"a path used twice":            {func(w *v1beta1.Workload) { w.Spec.Config.MountPath = "/data" }, []string{"spec.storage.mountPath", "spec.config.mountPath"}},
 		"a path used twice, in a list": {func(w *v1beta1.Workload) { w.Spec.Secrets[1].MountPath = "/data/" }, []string{"spec.secrets[1].mountPath", "/data"}},
+		"a probe by a port nowhere":    {func(w *v1beta1.Workload) { w.Spec.Probes = probes("web") }, []string{"spec.probes.readiness.httpGet.port", `"web"`, "container app", "spec.ports"}},
+		"a number that is a name":      {func(w *v1beta1.Workload) { w.Spec.Probes = probes("5432") }, []string{"spec.probes.readiness.httpGet.port", `"5432"`}},
+		"a probe where no port is":     {func(w *v1beta1.Workload) { w.Spec.Ports, w.Spec.Probes = nil, probes("http") }, []string{"spec.probes.readiness.httpGet.port"}},
+		"a startup probe by socket": {func(w *v1beta1.Workload) {
+			w.Spec.Probes = &v1beta1.Probes{Startup: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("web")}}}}
+		}, []string{"spec.probes.startup.tcpSocket.port"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := database()
 			c.change(w)
 			_, err := render.Children(w)
 			mustFail(t, err, c.says...)
+			if at := new(render.FieldError); !errors.As(err, &at) || !strings.HasPrefix(err.Error(), at.Path+": ") {
+				t.Errorf("%T is no FieldError", err)
+			}
 		})
 	}
+}
+
+// probes ask one port for readiness.
+func probes(port string) *v1beta1.Probes {
+	return &v1beta1.Probes{Readiness: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString(port)}}}}
 }
 
 func mustFail(t *testing.T, err error, says ...string) {

@@ -45,7 +45,7 @@ func stages(w *v1beta1.Workload, rendered []map[string]any) [][]map[string]any {
 		}
 		some := w.DeepCopy()
 		some.Spec.Patches = some.Spec.Patches[:n]
-		rendered, err := render.Children(some)
+		rendered, err := render.Stage(some)
 		if err != nil {
 			return out
 		}

@@ -28,8 +28,9 @@ func ValidateKMS(uri string) error {
 // provided says whether somebody serves a URI: kms.Get starts a program named after a
 // scheme that it does not know.
 func provided(uri string) error {
-	if !slices.ContainsFunc(kms.SupportedProviders(), func(p string) bool { return strings.HasPrefix(uri, p) }) {
-		return fmt.Errorf("no key management service for %q; there are %s", uri, strings.Join(kms.SupportedProviders(), ", "))
+	known := slices.Sorted(slices.Values(kms.SupportedProviders())) // as they come they are in no order
+	if !slices.ContainsFunc(known, func(p string) bool { return strings.HasPrefix(uri, p) }) {
+		return fmt.Errorf("no key management service for %q; there are %s", uri, strings.Join(known, ", "))
 	}
 	return nil
 }

@@ -56,6 +56,7 @@ var want = map[string]gate.Outcome{
 	"policy-bundle-allowed":  gate.OutcomeWarn,
 	"policy-bundle-unsigned": gate.OutcomeError,
 	"privileged":             gate.OutcomeDeny,
+	"probe-nowhere":          gate.OutcomeDeny,
 	"promoted":               gate.OutcomeAllow,
 	"promoted-elsewhere":     gate.OutcomeDeny,
 	"promoted-failed":        gate.OutcomeDeny,

@@ -168,8 +168,7 @@ func run(ctx context.Context, t *testing.T, root, exports string, steps []step) 
 	c := exec.CommandContext(ctx, "sh")
 	c.Dir, c.Stdin = t.TempDir(), strings.NewReader(script)
 	bin := filepath.Join(root, "bin")
-	c.Env = append(os.Environ(), "HOME="+t.TempDir(), "SLUICE="+root, "PATH="+bin+":"+filepath.Join(bin, "tools")+":"+os.Getenv("PATH"),
-		"GIT_AUTHOR_NAME=reader", "GIT_AUTHOR_EMAIL=reader@example.com", "GIT_COMMITTER_NAME=reader", "GIT_COMMITTER_EMAIL=reader@example.com")
+	c.Env = append(os.Environ(), "HOME="+t.TempDir(), "SLUICE="+root, "PATH="+bin+":"+filepath.Join(bin, "tools")+":"+os.Getenv("PATH"))
 	out, err := c.CombinedOutput()
 	var results []result
 	rest := string(out)
