@@ -164,7 +164,8 @@ func (c *Client) Resolve(ctx context.Context, ref images.Reference, kc authn.Key
 // Tagged returns the digest that the tag of a reference stands for, also where a digest
 // stands beside it; "" where the registry has no such tag. It is for telling and not for
 // pulling, so that it is kept for limits.CacheTTL, and a registry where it fails does not
-// count as down for that.
+// count as down for that. While it fails, and is not refused, what was known last is told for
+// limits.TagTTL: there is an error where nothing was.
 func (c *Client) Tagged(ctx context.Context, ref images.Reference, kc authn.Keychain) (string, error) {
 	if ref.Tag == "" {
 		return "", nil
@@ -184,7 +185,12 @@ func (c *Client) Tagged(ctx context.Context, ref images.Reference, kc authn.Keyc
 			}
 			return digest, err
 		})
-		return digest, s.typed("look up tag "+ref.Tag, err)
+		if err = s.typed("look up tag "+ref.Tag, err); err != nil && !refused(err) {
+			if kept, ok := c.found.get(s.key(what), limits.TagTTL); ok {
+				return kept.(string), nil
+			}
+		}
+		return digest, err
 	})
 }
 
