@@ -83,8 +83,9 @@ const (
 
 // Bounds on signatures, attestations and what they are verified with.
 const (
-	// CertificateChain is how many certificates a signature, or an authority in a trusted
-	// root, may come with. Fulcio's chain has three, that of a timestamp authority four.
+	// CertificateChain is how many certificates an authority in a trusted root may come with.
+	// Fulcio's chain has three, that of a timestamp authority four. One that comes with a
+	// signature is not looked at.
 	CertificateChain = 10
 	// TrustedRootBytes is the largest trusted_root.json. That of the public instance, with
 	// every key it ever had, is 7 KiB.

@@ -26,9 +26,8 @@ const (
 	// ObjectEvidenceBytes each, what is kept (CacheBytes, CacheLargeBytes) and one image that
 	// is judged they take 450 MiB, of the 512 MiB that the manager has.
 	LargeDecisions = 2
-	// SignatureAnnotationBytes is the longest certificate, chain, log entry or timestamp
-	// in a layer's annotations: a chain of three certificates is 4 KiB, a timestamp with
-	// its chain 8 KiB.
+	// SignatureAnnotationBytes is the longest certificate, log entry or timestamp in a layer's
+	// annotations: a certificate is 1 KiB, a timestamp with its chain 8 KiB.
 	SignatureAnnotationBytes = 64 << 10
 	// SignaturesPerImage is how many signatures and attestations of one image are fetched
 	// from each place. One in a tag costs a blob request, one in a referrer a manifest

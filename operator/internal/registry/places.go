@@ -19,7 +19,6 @@ import (
 const (
 	signatureAnnotation   = "dev.cosignproject.cosign/signature"
 	certificateAnnotation = "dev.sigstore.cosign/certificate"
-	chainAnnotation       = "dev.sigstore.cosign/chain"
 	rekorAnnotation       = "dev.sigstore.cosign/bundle"
 	timestampAnnotation   = "dev.sigstore.cosign/rfc3161timestamp"
 	// attestationAnnotation has the predicate type of a layer under the tag .att,
@@ -250,7 +249,7 @@ func contentOf(found [][]candidate) int64 {
 // size is what is held of it in bytes: its content, and what its annotations hold.
 func (c *candidate) size() int64 {
 	s := &c.signature
-	return c.content.Size + int64(len(s.Base64)+len(s.Certificate)+len(s.Chain)+len(s.RekorBundle)+len(s.Timestamp))
+	return c.content.Size + int64(len(s.Base64)+len(s.Certificate)+len(s.RekorBundle)+len(s.Timestamp))
 }
 
 func (l *look) budgetName() string {
@@ -454,7 +453,7 @@ func annotated(d descriptor) (gate.Signature, error) {
 		return gate.Signature{}, tooLong
 	}
 	for annotation, field := range map[string]*[]byte{
-		certificateAnnotation: &s.Certificate, chainAnnotation: &s.Chain, rekorAnnotation: &s.RekorBundle, timestampAnnotation: &s.Timestamp,
+		certificateAnnotation: &s.Certificate, rekorAnnotation: &s.RekorBundle, timestampAnnotation: &s.Timestamp,
 	} {
 		value := d.Annotations[annotation]
 		if len(value) > limits.SignatureAnnotationBytes {

@@ -109,7 +109,7 @@ func TestInTurn_ImagesShareEvenly(t *testing.T) {
 func TestInTurn_AnnotationsCount(t *testing.T) {
 	s := newShop(t, testkit.RegistryOptions{Referrers: true})
 	long := strings.Repeat("A", limits.SignatureAnnotationBytes)
-	annotations := map[string]string{signatureAnnotation: "c2ln", certificateAnnotation: long, chainAnnotation: long, rekorAnnotation: long}
+	annotations := map[string]string{signatureAnnotation: "c2ln", certificateAnnotation: long, timestampAnnotation: long, rekorAnnotation: long}
 	s.pushAnnotated(t, testkit.SignatureTag(s.digest), "application/vnd.dev.cosign.simplesigning.v1+json", 20, annotations)
 	s.pushAnnotated(t, testkit.AttestationTag(s.digest), envelopeType, 20, annotations)
 	want := gate.Want{Signatures: true, Predicates: []string{provenance}}
@@ -120,7 +120,7 @@ func TestInTurn_AnnotationsCount(t *testing.T) {
 		ok(t, err)
 		var held int64
 		for _, sig := range slices.Concat(found.Signatures, found.Attestations) {
-			held += int64(len(sig.Certificate) + len(sig.Chain) + len(sig.RekorBundle))
+			held += int64(len(sig.Certificate) + len(sig.Timestamp) + len(sig.RekorBundle))
 		}
 		if held > shareOf(ctx) || held == 0 {
 			t.Errorf("one of %d images: %d bytes are held, of %d", images, held, shareOf(ctx))
@@ -201,7 +201,7 @@ func TestInTurn_AnnotationsOfMemoryCountAndItsContentDoesNot(t *testing.T) {
 		s := newShop(t, testkit.RegistryOptions{Referrers: true})
 		long := strings.Repeat("A", c.long)
 		s.pushAnnotated(t, testkit.SignatureTag(s.digest), "application/vnd.dev.cosign.simplesigning.v1+json", 20,
-			map[string]string{signatureAnnotation: "c2ln", certificateAnnotation: long, chainAnnotation: long, rekorAnnotation: long})
+			map[string]string{signatureAnnotation: "c2ln", certificateAnnotation: long, timestampAnnotation: long, rekorAnnotation: long})
 		client := New(Options{})
 		for range 2 {
 			ctx, over := InTurn(t.Context(), 2)

@@ -169,7 +169,7 @@ func fields(v reflect.Value, path string, changed func(path string)) {
 func TestKeyOf_IsMadeOfEveryFieldThatMatters(t *testing.T) {
 	full := func() gate.Signature {
 		return gate.Signature{
-			Format: gate.FormatBundle, Payload: []byte("p"), Base64: "b", Certificate: []byte("c"), Chain: []byte("h"), RekorBundle: []byte("r"),
+			Format: gate.FormatBundle, Payload: []byte("p"), Base64: "b", Certificate: []byte("c"), RekorBundle: []byte("r"),
 			Timestamp: []byte("t"), Bundle: []byte("u"), Unread: &gate.Unread{Reason: "r", Predicate: "p"},
 		}
 	}
