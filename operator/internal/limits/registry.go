@@ -26,6 +26,9 @@ const (
 	// ObjectEvidenceBytes each, what is kept (CacheBytes, CacheLargeBytes) and one image that
 	// is judged they take 450 MiB, of the 512 MiB that the manager has.
 	LargeDecisions = 2
+	// TurnOwners is of how many namespaces it is remembered when they had their last turn, 100
+	// bytes each.
+	TurnOwners = 1024
 	// SignatureAnnotationBytes is the longest certificate, log entry or timestamp in a layer's
 	// annotations: a certificate is 1 KiB, a timestamp with its chain 8 KiB.
 	SignatureAnnotationBytes = 64 << 10

@@ -70,8 +70,8 @@ type Client struct {
 	secret []byte
 	// found has what was read; large has attestations of more than SignatureBlobBytes.
 	found, large *memory
-	// turns is held by each decision over much evidence, see InTurn.
-	turns chan struct{}
+	// turns are held by decisions over much evidence, see InTurn.
+	turns *turns
 	// mu makes one of each of what follows.
 	mu       sync.Mutex
 	sessions *cache.LRUExpireCache
@@ -109,7 +109,7 @@ func New(options Options) *Client {
 		secret:    secret,
 		found:     newMemory(limits.CacheBytes, limits.CacheBytes/8, now),
 		large:     newMemory(limits.CacheLargeBytes, limits.CacheLargeBytes/2, now),
-		turns:     make(chan struct{}, limits.LargeDecisions),
+		turns:     newTurns(limits.LargeDecisions),
 		sessions:  cache.NewLRUExpireCacheWithClock(limits.RegistrySessions, now),
 		hosts:     cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
 		accounts:  cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),

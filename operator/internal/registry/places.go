@@ -484,6 +484,11 @@ func (l *look) read(ctx context.Context, c candidate, online bool) (piece, error
 	}
 	what := "blob\x00" + string(format) + "\x00" + c.content.Digest
 	got, err := recall(ctx, l, from, what, limits.CacheContentTTL, online, func(ctx context.Context) (content, int, error) {
+		done, err := begin(ctx)
+		if err != nil {
+			return content{}, 0, err
+		}
+		defer done()
 		raw, err := l.s.blob(ctx, opBlob, c.content)
 		return content{raw, predicateIn(format, raw)}, len(raw), err
 	})
