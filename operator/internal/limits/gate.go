@@ -105,6 +105,12 @@ const (
 	// judges one at a time: 12 MiB of statement take 100 MiB while they are judged, and 160
 	// MiB with a policy, of the 512 MiB that the manager has.
 	LargeEvidence = 4 << 20
+	// SmallEvidence is how many bytes of evidence make its image one of which a process judges
+	// few at a time: 18 bundles of usual size are below.
+	SmallEvidence = 256 << 10
+	// Judged is how many of those are judged at a time: of 4 MiB each takes 40 MiB, and all
+	// together as much as one with more than LargeEvidence, which is judged alone.
+	Judged = 4
 	// StatementNesting is how deep a statement's JSON may nest; reports use a dozen levels.
 	StatementNesting = 128
 )

@@ -8,6 +8,12 @@ import "time"
 const (
 	// ManifestBytes is the largest manifest or index that is read.
 	ManifestBytes = 4 << 20
+	// ManifestEntries is how many layers or manifests one document may list: more than
+	// ReferrersPerImage, at a hundred bytes each in memory.
+	ManifestEntries = 8192
+	// BundleManifestBytes is the largest manifest of a referrer that is looked into. One with
+	// SignaturesPerImage bundles has 20 KiB.
+	BundleManifestBytes = 256 << 10
 	// SignatureBlobBytes is the largest signature payload that is read, and the largest
 	// bundle where no attestation is asked for.
 	SignatureBlobBytes = 1 << 20
@@ -26,6 +32,10 @@ const (
 	// ObjectEvidenceBytes each, what is kept (CacheBytes, CacheLargeBytes) and one image that
 	// is judged they take 450 MiB, of the 512 MiB that the manager has.
 	LargeDecisions = 2
+	// EvidenceDecisions is how many hold more than SmallEvidence, those included: the others
+	// hold up to LargeEvidence each, or 24 MiB. The API server has some 200 decisions waited
+	// for at most, which are 50 MiB of SmallEvidence if each is by who means harm.
+	EvidenceDecisions = 8
 	// TurnOwners is of how many namespaces it is remembered when they had their last turn, 100
 	// bytes each.
 	TurnOwners = 1024

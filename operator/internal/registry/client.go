@@ -70,8 +70,8 @@ type Client struct {
 	secret []byte
 	// found has what was read; large has attestations of more than SignatureBlobBytes.
 	found, large *memory
-	// turns are held by decisions over much evidence, see InTurn.
-	turns *turns
+	// turns are held by decisions over some evidence, and over much, see InTurn.
+	turns []*turns
 	// mu makes one of each of what follows.
 	mu       sync.Mutex
 	sessions *cache.LRUExpireCache
@@ -109,11 +109,14 @@ func New(options Options) *Client {
 		secret:    secret,
 		found:     newMemory(limits.CacheBytes, limits.CacheBytes/8, now),
 		large:     newMemory(limits.CacheLargeBytes, limits.CacheLargeBytes/2, now),
-		turns:     newTurns(limits.LargeDecisions),
-		sessions:  cache.NewLRUExpireCacheWithClock(limits.RegistrySessions, now),
-		hosts:     cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
-		accounts:  cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
-		taken:     cache.NewLRUExpireCacheWithClock(limits.RegistrySessions, now),
+		turns: []*turns{
+			newTurns(limits.EvidenceDecisions, limits.SmallEvidence, "limits.EvidenceDecisions"),
+			newTurns(limits.LargeDecisions, limits.LargeEvidence, "limits.LargeDecisions"),
+		},
+		sessions: cache.NewLRUExpireCacheWithClock(limits.RegistrySessions, now),
+		hosts:    cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
+		accounts: cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
+		taken:    cache.NewLRUExpireCacheWithClock(limits.RegistrySessions, now),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_registry_requests_total",
 			Help: "Requests to registries by operation (login, resolve, manifest, referrers, blob) and status code, or error or timeout.",

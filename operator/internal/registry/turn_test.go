@@ -14,6 +14,9 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
+// much is how many turns are held for much evidence.
+func (c *Client) much() int { return c.turns[1].now() }
+
 // now is how many turns are held.
 func (t *turns) now() int {
 	t.mu.Lock()
@@ -51,8 +54,8 @@ func TestInTurn_FewHoldMuchAtATime(t *testing.T) {
 	ok(t, c.take(late, 2*limits.LargeEvidence, drop))
 	lateOver()
 	holders[1]()
-	if c.turns.now() != 0 || dropped != 2 {
-		t.Errorf("%d turns are not over, and %d had to wait", c.turns.now(), dropped)
+	if c.much() != 0 || dropped != 2 {
+		t.Errorf("%d turns are not over, and %d had to wait", c.much(), dropped)
 	}
 }
 
@@ -80,7 +83,7 @@ func TestInTurn_ADecisionTakesOneTurn(t *testing.T) {
 			})
 		}
 		decisions.Wait()
-		if n := c.turns.now(); n != 0 {
+		if n := c.much(); n != 0 {
 			t.Fatalf("%d turns are not over", n)
 		}
 	}
@@ -102,11 +105,11 @@ func TestInTurn_ImagesShareEvenly(t *testing.T) {
 	if why := reasons(found.Attestations); strings.Count(why, "have more than 16777216 bytes (limits.ObjectEvidenceBytes)") != 1 {
 		t.Errorf("not read: %s", why)
 	}
-	if c.turns.now() != 1 {
-		t.Errorf("%d turns are held", c.turns.now())
+	if c.much() != 1 {
+		t.Errorf("%d turns are held", c.much())
 	}
 	over()
-	if c.turns.now() != 0 {
+	if c.much() != 0 {
 		t.Error("the turn is not over")
 	}
 }
@@ -132,8 +135,8 @@ func TestInTurn_AnnotationsCount(t *testing.T) {
 		if held > shareOf(ctx) || held == 0 {
 			t.Errorf("one of %d images: %d bytes are held, of %d", images, held, shareOf(ctx))
 		}
-		if (c.turns.now() == 1) != (held > limits.LargeEvidence) {
-			t.Errorf("one of %d images: %d bytes are held, and %d turns", images, held, c.turns.now())
+		if (c.much() == 1) != (held > limits.LargeEvidence) {
+			t.Errorf("one of %d images: %d bytes are held, and %d turns", images, held, c.much())
 		}
 		over()
 	}
@@ -182,8 +185,8 @@ func TestInTurn_WhoWaitedFindsTheSame(t *testing.T) {
 		runtime.Gosched()
 	}
 	holders[0]()
-	if n := <-late; n != 1 || c.turns.now() != limits.LargeDecisions {
-		t.Errorf("%d are found after it waited, in %d turns", n, c.turns.now())
+	if n := <-late; n != 1 || c.much() != limits.LargeDecisions {
+		t.Errorf("%d are found after it waited, in %d turns", n, c.much())
 	}
 	waitingOver()
 	holders[1]()
@@ -194,8 +197,8 @@ func TestInTurn_WhoWaitedFindsTheSame(t *testing.T) {
 		}
 		over()
 	}
-	if c.turns.now() != 0 {
-		t.Errorf("%d turns are not over", c.turns.now())
+	if c.much() != 0 {
+		t.Errorf("%d turns are not over", c.much())
 	}
 }
 
@@ -219,8 +222,8 @@ func TestInTurn_AnnotationsOfMemoryCountAndItsContentDoesNot(t *testing.T) {
 					t.Errorf("%s: %d, %v: %s", title, len(found.Signatures), err, reasons(found.Signatures))
 				}
 			}
-			if client.turns.now() != c.turns {
-				t.Errorf("%s: %d turns after %d requests", title, client.turns.now(), s.Requests())
+			if client.much() != c.turns {
+				t.Errorf("%s: %d turns after %d requests", title, client.much(), s.Requests())
 			}
 			over()
 		}

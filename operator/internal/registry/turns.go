@@ -14,6 +14,9 @@ import (
 // evidence in a registry that is slow, holds up his own. It is safe for concurrent use.
 type turns struct {
 	most int
+	// above is how many bytes a decision holds without one, and name that of the limit on them.
+	above int64
+	name  string
 
 	mu   sync.Mutex
 	all  int
@@ -31,8 +34,8 @@ type waiting struct {
 	ready chan struct{}
 }
 
-func newTurns(most int) *turns {
-	return &turns{most: most, held: map[string]int{}, served: lru.New[string, uint64](limits.TurnOwners, 1)}
+func newTurns(most int, above int64, name string) *turns {
+	return &turns{most: most, above: above, name: name, held: map[string]int{}, served: lru.New[string, uint64](limits.TurnOwners, 1)}
 }
 
 // try takes a turn if there is one for the owner now.

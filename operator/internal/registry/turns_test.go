@@ -15,7 +15,7 @@ import (
 )
 
 func TestTurns_AnOwnerHoldsHalfAtMost(t *testing.T) {
-	all := newTurns(4)
+	all := newTurns(4, 0, "")
 	takes := func(owner string) bool { return all.try(owner) }
 	got := fmt.Sprint(takes("a"), takes("a"), takes("a"), takes("b"), takes(""), takes(""))
 	if got != "true true false true true false" {
@@ -36,7 +36,7 @@ func TestTurns_AnOwnerHoldsHalfAtMost(t *testing.T) {
 // Who has a hundred that wait goes not before who has one.
 func TestTurns_TheNextIsWhoWentWithoutTheLongest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := newTurns(2)
+		all := newTurns(2, 0, "")
 		order := make(chan string, 16)
 		come := func(ctx context.Context, owner string) {
 			go func() {
@@ -74,6 +74,29 @@ func TestTurns_TheNextIsWhoWentWithoutTheLongest(t *testing.T) {
 	})
 }
 
+// What every decision may hold without a turn is little: there are as many decisions at a time
+// as the API server asks for.
+func TestInTurn_WhatIsNotMuchIsBoundedTogether(t *testing.T) {
+	c := New(Options{})
+	ended, end := context.WithCancel(t.Context())
+	end()
+	var held int64
+	for i := range 200 {
+		ctx, over := InTurn(ended, fmt.Sprint("namespace/", i), 1)
+		defer over()
+		for _, bytes := range []int64{limits.SmallEvidence, limits.LargeEvidence - limits.SmallEvidence} {
+			if err := c.take(ctx, bytes, func() {}); err == nil {
+				held += bytes
+			} else if !strings.Contains(err.Error(), "limits.EvidenceDecisions") {
+				t.Error(err)
+			}
+		}
+	}
+	if want := int64(200*limits.SmallEvidence + limits.EvidenceDecisions*(limits.LargeEvidence-limits.SmallEvidence)); held != want {
+		t.Errorf("%d MiB are held, and not %d", held>>20, want>>20)
+	}
+}
+
 // A registry that sends little by little has its blobs read for longer than the decision's
 // time. They are held as long, and so is the turn for them.
 func TestInTurn_WhatIsStillReadIsHeld(t *testing.T) {
@@ -96,7 +119,7 @@ func TestInTurn_WhatIsStillReadIsHeld(t *testing.T) {
 		t.Fatal("it is read")
 	}
 	over()
-	if n := c.turns.now(); n != 1 {
+	if n := c.much(); n != 1 {
 		t.Errorf("%d turns are held", n)
 	}
 	if _, err := begin(ctx); !errors.Is(err, context.Canceled) {
@@ -108,7 +131,7 @@ func TestInTurn_WhatIsStillReadIsHeld(t *testing.T) {
 	close(end)
 	ok(t, <-taken)
 	waitingOver()
-	if n := c.turns.now(); n != 0 {
+	if n := c.much(); n != 0 {
 		t.Errorf("%d turns are not over", n)
 	}
 }
