@@ -10,7 +10,7 @@ const (
 	ManifestBytes = 4 << 20
 	// ManifestEntries is how many layers or manifests one document may list: more than
 	// ReferrersPerImage, at a hundred bytes each in memory.
-	ManifestEntries = 8192
+	ManifestEntries = 16384
 	// BundleManifestBytes is the largest manifest of a referrer that is looked into. One with
 	// SignaturesPerImage bundles has 20 KiB.
 	BundleManifestBytes = 256 << 10

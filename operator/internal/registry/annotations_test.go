@@ -152,7 +152,7 @@ func TestClient_LeavesTwoGigabytesUnread(t *testing.T) {
 		s := newShop(t, testkit.RegistryOptions{Referrers: true})
 		s.Override(testkit.PathContains("/referrers/"), body(`{"schemaVersion":2,"manifests":[{"artifactType":"application/vnd.dev.sigstore.bundle.v0.3+json","digest":"`+
 			s.digest+`","size":2147483648}]}`))
-		s.leavesUnread(t, "limits.ManifestBytes", 1+2)
+		s.leavesUnread(t, "limits.BundleManifestBytes", 1+2)
 	})
 	t.Run("a bundle", func(t *testing.T) {
 		s := newShop(t, testkit.RegistryOptions{Referrers: true})

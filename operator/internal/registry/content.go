@@ -50,9 +50,14 @@ func (s *session) resolve(ctx context.Context, tag string, aside bool) (string, 
 
 // manifest reads a manifest or an index by tag or digest; nil if there is none.
 func (s *session) manifest(ctx context.Context, op, reference, accept string) ([]byte, error) {
+	return s.manifestWithin(ctx, op, reference, accept, limits.ManifestBytes, "limits.ManifestBytes")
+}
+
+// manifestWithin reads one of so many bytes at most.
+func (s *session) manifestWithin(ctx context.Context, op, reference, accept string, limit int64, name string) ([]byte, error) {
 	a, err := s.do(ctx, request{
 		op: op, operation: "manifest", method: http.MethodGet, path: "manifests/" + reference, accept: accept,
-		limit: limits.ManifestBytes, limitName: "limits.ManifestBytes", absent: []int{http.StatusNotFound},
+		limit: limit, limitName: name, absent: []int{http.StatusNotFound},
 	})
 	if err != nil || !a.found() {
 		return nil, err

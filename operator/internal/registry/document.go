@@ -1,12 +1,16 @@
 package registry
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/redact"
 	"github.com/sluice-dev/sluice/operator/internal/strictjson"
 )
@@ -29,6 +33,46 @@ type platform struct {
 	Variant      string `json:"variant"`
 }
 
+// cut is as much of it as String shows.
+func (p *platform) cut() *platform {
+	if p == nil {
+		return nil
+	}
+	return &platform{OS: beginning(p.OS, platformText), Architecture: beginning(p.Architecture, platformText), Variant: beginning(p.Variant, platformText)}
+}
+
+// only is what is kept of a descriptor: what tells the content, and some of the annotations. One
+// that is too long stays too long.
+func (d descriptor) only(annotations ...string) descriptor {
+	kept := descriptor{Digest: beginning(d.Digest, digestText), Size: d.Size}
+	for _, name := range annotations {
+		if value, ok := d.Annotations[name]; ok {
+			if kept.Annotations == nil {
+				kept.Annotations = map[string]string{}
+			}
+			kept.Annotations[name] = beginning(value, limits.SignatureAnnotationBytes)
+		}
+	}
+	return kept
+}
+
+// only keeps that of each of a list.
+func only(all []descriptor, annotations ...string) []descriptor {
+	kept := make([]descriptor, 0, len(all))
+	for _, d := range all {
+		kept = append(kept, d.only(annotations...))
+	}
+	return kept
+}
+
+// beginning is a text up to a length, and one byte more that tells that it is longer.
+func beginning(s string, length int) string {
+	if len(s) <= length {
+		return s
+	}
+	return strings.Clone(s[:length+1])
+}
+
 // String is os/architecture[/variant], safe to print.
 func (p *platform) String() string {
 	if p == nil {
@@ -44,20 +88,56 @@ func (p *platform) String() string {
 // platformText cuts a platform in messages; linux/arm64/v8 has 14 bytes.
 const platformText = 64
 
+// digestText is longer than any digest that is valid.
+const digestText = 128
+
 // document is a manifest or an index; which of the two is for its fields to say.
 type document struct {
 	SchemaVersion int             `json:"schemaVersion"`
 	MediaType     types.MediaType `json:"mediaType"`
 	Config        json.RawMessage `json:"config"`
-	Layers        []descriptor    `json:"layers"`
-	Manifests     []descriptor    `json:"manifests"`
+	Layers        descriptors     `json:"layers"`
+	Manifests     descriptors     `json:"manifests"`
+}
+
+// descriptors are a list of limits.ManifestEntries at most: an entry that takes three bytes
+// in a document takes a hundred in memory, and a list of MiB of them hundreds of MiB.
+type descriptors []descriptor
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *descriptors) UnmarshalJSON(raw []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	switch start, err := dec.Token(); {
+	case err != nil:
+		return err
+	case start == nil:
+		return nil // as encoding/json takes null
+	case start != json.Delim('['):
+		return errors.New("it is no list")
+	}
+	*d = descriptors{}
+	for dec.More() {
+		if len(*d) == limits.ManifestEntries {
+			return &limitError{name: "limits.ManifestEntries", text: fmt.Sprintf("it lists more than %d", limits.ManifestEntries)}
+		}
+		var one descriptor
+		if err := dec.Decode(&one); err != nil {
+			return err
+		}
+		*d = append(*d, one)
+	}
+	return nil
 }
 
 // parse reads a document, and refuses one that could be taken for a manifest by one
 // reader and for an index by another.
 func parse(body []byte) (*document, error) {
 	var d document
-	if err := json.Unmarshal(body, &d); err != nil || d.SchemaVersion != 2 {
+	err := json.Unmarshal(body, &d)
+	if over := new(limitError); errors.As(err, &over) {
+		return nil, over
+	}
+	if err != nil || d.SchemaVersion != 2 {
 		return nil, &contentError{text: "the answer is neither an image manifest nor an index"}
 	}
 	index := d.Manifests != nil || d.MediaType.IsIndex()
@@ -134,6 +214,10 @@ func parseChildren(body []byte) ([]descriptor, error) {
 		}
 		seen[m.Digest] = true
 		children = append(children, m)
+	}
+	for i, m := range children {
+		children[i] = m.only()
+		children[i].Platform = m.Platform.cut()
 	}
 	return children, nil
 }

@@ -329,10 +329,10 @@ func (l *look) list(ctx context.Context, p place) (listing, error) {
 	switch p {
 	case referrersList:
 		all, known, err := l.s.referrersAPI(ctx, l.digest)
-		return listing{entries: listedBundles(all), absent: !known}, err
+		return listing{entries: only(listedBundles(all), bundleAnnotation), absent: !known}, err
 	case referrersTag:
 		all, err := l.s.referrersTag(ctx, l.digest)
-		return listing{entries: listedBundles(all)}, err
+		return listing{entries: only(listedBundles(all), bundleAnnotation)}, err
 	}
 	const op = "read the signature manifest"
 	body, err := l.s.manifest(ctx, op, fallbackTag(l.digest)+p.String(), manifestTypes)
@@ -343,12 +343,13 @@ func (l *look) list(ctx context.Context, p place) (listing, error) {
 	if err != nil {
 		return listing{}, l.s.failed(op, 0, err)
 	}
-	return listing{entries: slices.DeleteFunc(layers, func(d descriptor) bool {
+	layers = slices.DeleteFunc(layers, func(d descriptor) bool {
 		if p == attestationTag {
 			return d.MediaType != envelopeType
 		}
 		return d.Annotations[signatureAnnotation] == ""
-	})}, nil
+	})
+	return listing{entries: only(layers, signatureAnnotation, certificateAnnotation, rekorAnnotation, timestampAnnotation, attestationAnnotation)}, nil
 }
 
 // listedBundles leaves of a list of referrers those that hold, or could hold, a bundle, ordered
@@ -413,10 +414,15 @@ func (l *look) bundles(ctx context.Context, referrer descriptor, online bool) ([
 
 func (l *look) describe(ctx context.Context, referrer descriptor) (described, error) {
 	const op = "read a signature bundle"
-	if referrer.Size > limits.ManifestBytes {
-		return described{unread: &limitError{name: "limits.ManifestBytes", text: fmt.Sprintf("its manifest is larger than %d bytes", limits.ManifestBytes)}}, nil
+	const limit, name = limits.BundleManifestBytes, "limits.BundleManifestBytes"
+	large := described{unread: &limitError{name: name, text: fmt.Sprintf("its manifest is larger than %d bytes", limit)}}
+	if referrer.Size > limit {
+		return large, nil
 	}
-	body, err := l.s.manifest(ctx, op, referrer.Digest, manifestTypes)
+	body, err := l.s.manifestWithin(ctx, op, referrer.Digest, manifestTypes, limit, name)
+	if over := new(limitError); errors.As(err, &over) && over.name == name {
+		return large, nil
+	}
 	if err != nil {
 		return described{}, err
 	}
@@ -431,7 +437,7 @@ func (l *look) describe(ctx context.Context, referrer descriptor) (described, er
 	if len(layers) > limits.SignaturesPerImage {
 		return described{unread: &limitError{name: "limits.SignaturesPerImage", text: fmt.Sprintf("its manifest has more than %d bundles", limits.SignaturesPerImage)}}, nil
 	}
-	return described{layers: layers}, nil
+	return described{layers: only(layers)}, nil
 }
 
 // layer is one signature or attestation under a tag.
