@@ -200,6 +200,10 @@ func parseChildren(body []byte) ([]descriptor, error) {
 	if err := strictjson.Check(body, strictjson.Everywhere); err != nil {
 		return nil, &contentError{text: "the index can be read in two ways: " + err.Error()}
 	}
+	listed := map[string]bool{}
+	for _, m := range d.Manifests {
+		listed[m.Digest] = listed[m.Digest] || m.Platform == nil || *m.Platform != unknownPlatform
+	}
 	children := make([]descriptor, 0, len(d.Manifests))
 	seen := map[string]bool{}
 	for _, m := range d.Manifests {
@@ -209,7 +213,7 @@ func parseChildren(body []byte) ([]descriptor, error) {
 		if m.MediaType == string(types.OCIImageIndex) || m.MediaType == string(types.DockerManifestList) {
 			return nil, &contentError{text: "the index holds another index, whose images are not looked at: sign the index as a whole"}
 		}
-		if seen[m.Digest] || m.isBuildAttestation(d.Manifests) {
+		if seen[m.Digest] || m.isBuildAttestation(listed) {
 			continue
 		}
 		seen[m.Digest] = true
@@ -222,20 +226,17 @@ func parseChildren(body []byte) ([]descriptor, error) {
 	return children, nil
 }
 
-func (d descriptor) isBuildAttestation(all []descriptor) bool {
-	if d.Platform == nil || *d.Platform != (platform{OS: "unknown", Architecture: "unknown"}) ||
-		d.Annotations[referenceTypeAnnotation] != "attestation-manifest" || d.MediaType != string(types.OCIManifestSchema1) {
-		return false
-	}
-	about := false
-	for _, other := range all {
-		if other.Digest == d.Digest && (other.Platform == nil || *other.Platform != *d.Platform) {
-			// The same manifest is listed as an image too.
-			return false
-		}
-		about = about || other.Digest == d.Annotations[referenceDigestAnnotation] && other.Digest != d.Digest
-	}
-	return about
+// unknownPlatform is that of a build attestation.
+var unknownPlatform = platform{OS: "unknown", Architecture: "unknown"}
+
+// isBuildAttestation says whether an entry is one, of an index that lists these digests: true
+// for one that is listed as an image too.
+func (d descriptor) isBuildAttestation(listed map[string]bool) bool {
+	about := d.Annotations[referenceDigestAnnotation]
+	_, there := listed[about]
+	return d.Platform != nil && *d.Platform == unknownPlatform && !listed[d.Digest] &&
+		d.Annotations[referenceTypeAnnotation] == "attestation-manifest" && d.MediaType == string(types.OCIManifestSchema1) &&
+		there && about != d.Digest
 }
 
 // predicateOf is the predicate type of the statement in a DSSE envelope, "" where there
