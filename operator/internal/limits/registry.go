@@ -8,6 +8,11 @@ import "time"
 const (
 	// ManifestBytes is the largest manifest or index that is read.
 	ManifestBytes = 4 << 20
+	// DocumentBytes is up to how many bytes a manifest or list is read beside any number of
+	// others. One that is larger is asked for again, in turn: an index of 200 entries is below.
+	DocumentBytes = 64 << 10
+	// LargeDocuments is how many larger ones are read and taken apart at a time, at 15 MiB each.
+	LargeDocuments = 2
 	// ManifestEntries is how many layers or manifests one document may list: more than
 	// ReferrersPerImage, at a hundred bytes each in memory.
 	ManifestEntries = 16384

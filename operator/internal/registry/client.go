@@ -72,6 +72,8 @@ type Client struct {
 	found, large *memory
 	// turns are held by decisions over some evidence, and over much, see InTurn.
 	turns []*turns
+	// wide is held while a large manifest is read, see wide.
+	wide *turns
 	// mu makes one of each of what follows.
 	mu       sync.Mutex
 	sessions *cache.LRUExpireCache
@@ -113,6 +115,7 @@ func New(options Options) *Client {
 			newTurns(limits.EvidenceDecisions, limits.SmallEvidence, "limits.EvidenceDecisions"),
 			newTurns(limits.LargeDecisions, limits.LargeEvidence, "limits.LargeDecisions"),
 		},
+		wide:     newTurns(limits.LargeDocuments, limits.DocumentBytes, "limits.LargeDocuments"),
 		sessions: cache.NewLRUExpireCacheWithClock(limits.RegistrySessions, now),
 		hosts:    cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
 		accounts: cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),

@@ -330,11 +330,11 @@ func TestClient_StaysWithinItsLimits(t *testing.T) {
 		found             int
 		requests          int
 	}{
-		"10,000 referrers of another type":            {[]func(*shop){sign, addJunk(10000, "application/x-sbom")}, "limits.ReferrersPerImage", "", 0, 2},
-		"4,000 referrers of another type before ours": {[]func(*shop){sign, addJunk(4000, "application/x-sbom")}, "", "", 1, 5},
+		"10,000 referrers of another type":            {[]func(*shop){sign, addJunk(10000, "application/x-sbom")}, "limits.ReferrersPerImage", "", 0, 3},
+		"4,000 referrers of another type before ours": {[]func(*shop){sign, addJunk(4000, "application/x-sbom")}, "", "", 1, 6},
 		"65 things that say they are bundles":         {[]func(*shop){sign, addJunk(limits.SignaturesPerImage, "application/vnd.dev.sigstore.bundle.v0.3+json")}, "limits.SignaturesPerImage", "", 0, 2},
 		"65 things that might be bundles":             {[]func(*shop){sign, addJunk(limits.SignaturesPerImage, emptyType)}, "limits.SignaturesPerImage", "", 0, 2},
-		"an index larger than a manifest may be":      {[]func(*shop){sign, addJunk(4000, strings.Repeat("x", 1200))}, "limits.ManifestBytes", "", 0, 2},
+		"an index larger than a manifest may be":      {[]func(*shop){sign, addJunk(4000, strings.Repeat("x", 1200))}, "limits.ManifestBytes", "", 0, 3},
 		"65 signatures under the tag":                 {[]func(*shop){func(s *shop) { s.pushLayers(t, limits.SignaturesPerImage+1, 10) }}, "limits.SignaturesPerImage", "", 0, 3},
 		"a payload too large to be one":               {[]func(*shop){func(s *shop) { s.pushLayers(t, 1, limits.SignatureBlobBytes+1) }}, "", "limits.SignatureBlobBytes", 1, 3},
 		"a bundle too large to be one": {[]func(*shop){func(s *shop) {
@@ -490,7 +490,7 @@ func TestClient_FollowsThePagesOfReferrers(t *testing.T) {
 		}))
 		s.ResetCounts()
 		_, err := s.look(t.Context(), New(Options{}), nil)
-		if err == nil || !strings.Contains(err.Error(), "larger than 4194304 bytes (limits.ManifestBytes)") || s.Counts()["GET referrers"] != 3 {
+		if err == nil || !strings.Contains(err.Error(), "larger than 4194304 bytes (limits.ManifestBytes)") || s.Counts()["GET referrers"] != 1+3 {
 			t.Errorf("got %v after %v", err, s.Counts())
 		}
 	})

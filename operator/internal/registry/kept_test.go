@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -81,6 +82,52 @@ func TestClient_KeepsOfManifestsWhatIsEvidence(t *testing.T) {
 	}
 	if kept, ok := c.found.get(c.session(mustDigest(t, s).Context(), access{}).key("index\x00"+digest), limits.CacheTTL); !ok || len(kept.([]descriptor)[0].Platform.Architecture) > 1<<10 {
 		t.Error("a platform is kept as it is written")
+	}
+}
+
+// An object names many images, and each may have a list of MiB: they are read in turn. Lists of
+// usual size are not held up by them.
+func TestClient_ReadsFewLargeListsAtATime(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{Referrers: true})
+	long := strings.Repeat("A", limits.SignatureAnnotationBytes)
+	s.pushAnnotated(t, testkit.SignatureTag(s.digest), "application/vnd.dev.cosign.simplesigning.v1+json", 3, map[string]string{signatureAnnotation: "c2ln", rekorAnnotation: long})
+	small := shop{Registry: s.Registry, key: s.key, repository: s.Host() + "/shop/small"}
+	small.digest = mustPush(t, small.repository, "small")
+	ok(t, signBundle(&small))
+	c := New(Options{})
+	look := func(s *shop, owner string, wait time.Duration) (Evidence, error) {
+		ctx, end := context.WithTimeout(t.Context(), wait)
+		defer end()
+		ctx, over := InTurn(ctx, owner, 1)
+		defer over()
+		return c.Evidence(ctx, s.repository, s.digest, gate.Want{Signatures: true}, nil, nil)
+	}
+	if !c.wide.try("namespace/a") {
+		t.Fatal("there is no turn")
+	}
+	// Who has one reads no other.
+	if found, err := look(s, "namespace/a", time.Second); err == nil {
+		t.Errorf("%d are read out of turn", len(found.Signatures))
+	}
+	if found, err := look(&small, "namespace/a", time.Minute); err != nil || len(found.Signatures) != 1 {
+		t.Errorf("a small one: %d, %v", len(found.Signatures), err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	ended, over := InTurn(ended, "namespace/a", 1)
+	defer over()
+	_, err := wide(ended, c.session(mustDigest(t, s).Context(), access{}), func(limit extent) (int, error) {
+		return 0, &limitError{name: limit.name}
+	})
+	if err == nil || !strings.Contains(err.Error(), "limits.LargeDocuments") {
+		t.Errorf("out of turn: %v", err)
+	}
+	c.wide.leave("namespace/a")
+	if found, err := look(s, "namespace/a", time.Minute); err != nil || len(found.Signatures) != 3 {
+		t.Errorf("in its turn: %d, %v", len(found.Signatures), err)
+	}
+	if n := c.wide.now(); n != 0 {
+		t.Errorf("%d turns are not over", n)
 	}
 }
 

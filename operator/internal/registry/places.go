@@ -271,7 +271,7 @@ func (l *look) most(p place, label string) (int64, string) {
 // find lists what a place has of what is wanted; absent says that there is no such place.
 func (l *look) find(ctx context.Context, p place, age time.Duration, online bool) (found []candidate, absent bool, err error) {
 	list, err := recall(ctx, l, l.c.found, p.String()+"\x00"+l.digest, age, online, func(ctx context.Context) (listing, int, error) {
-		list, err := l.list(ctx, p)
+		list, err := wide(ctx, l.s, func(limit extent) (listing, error) { return l.list(ctx, p, limit) })
 		return list, sizeOf(list.entries), err
 	})
 	if err != nil {
@@ -325,17 +325,17 @@ func recall[T any](ctx context.Context, l *look, from *memory, what string, age 
 }
 
 // list asks a place what it has, without what can be no evidence at all.
-func (l *look) list(ctx context.Context, p place) (listing, error) {
+func (l *look) list(ctx context.Context, p place, limit extent) (listing, error) {
 	switch p {
 	case referrersList:
-		all, known, err := l.s.referrersAPI(ctx, l.digest)
+		all, known, err := l.s.referrersAPI(ctx, l.digest, limit)
 		return listing{entries: only(listedBundles(all), bundleAnnotation), absent: !known}, err
 	case referrersTag:
-		all, err := l.s.referrersTag(ctx, l.digest)
+		all, err := l.s.referrersTag(ctx, l.digest, limit)
 		return listing{entries: only(listedBundles(all), bundleAnnotation)}, err
 	}
 	const op = "read the signature manifest"
-	body, err := l.s.manifest(ctx, op, fallbackTag(l.digest)+p.String(), manifestTypes)
+	body, err := l.s.manifestWithin(ctx, op, fallbackTag(l.digest)+p.String(), manifestTypes, limit)
 	if err != nil || body == nil {
 		return listing{}, err
 	}
@@ -414,13 +414,13 @@ func (l *look) bundles(ctx context.Context, referrer descriptor, online bool) ([
 
 func (l *look) describe(ctx context.Context, referrer descriptor) (described, error) {
 	const op = "read a signature bundle"
-	const limit, name = limits.BundleManifestBytes, "limits.BundleManifestBytes"
-	large := described{unread: &limitError{name: name, text: fmt.Sprintf("its manifest is larger than %d bytes", limit)}}
-	if referrer.Size > limit {
+	limit := extent{limits.BundleManifestBytes, "limits.BundleManifestBytes"}
+	large := described{unread: &limitError{name: limit.name, text: fmt.Sprintf("its manifest is larger than %d bytes", limit.bytes)}}
+	if referrer.Size > limit.bytes {
 		return large, nil
 	}
-	body, err := l.s.manifestWithin(ctx, op, referrer.Digest, manifestTypes, limit, name)
-	if over := new(limitError); errors.As(err, &over) && over.name == name {
+	body, err := l.s.manifestWithin(ctx, op, referrer.Digest, manifestTypes, limit)
+	if over := new(limitError); errors.As(err, &over) && over.name == limit.name {
 		return large, nil
 	}
 	if err != nil {

@@ -80,6 +80,14 @@ func begin(ctx context.Context) (done func(), err error) {
 	}, nil
 }
 
+// ownerOf is whose decision it is, "" where that does not matter.
+func ownerOf(ctx context.Context) string {
+	if t, ok := ctx.Value(turnKey{}).(*turn); ok {
+		return t.owner
+	}
+	return ""
+}
+
 // shareOf is the budget of one image.
 func shareOf(ctx context.Context) int64 {
 	if t, ok := ctx.Value(turnKey{}).(*turn); ok {
