@@ -38,8 +38,8 @@ const (
 	// is judged they take 450 MiB, of the 512 MiB that the manager has.
 	LargeDecisions = 2
 	// EvidenceDecisions is how many hold more than SmallEvidence, those included: the others
-	// hold up to LargeEvidence each, or 24 MiB. The API server has some 200 decisions waited
-	// for at most, which are 50 MiB of SmallEvidence if each is by who means harm.
+	// hold up to LargeEvidence each, or 24 MiB. The API server waits for some 200 decisions at
+	// most, which hold 50 MiB where each of them has all of SmallEvidence.
 	EvidenceDecisions = 8
 	// TurnOwners is of how many namespaces it is remembered when they had their last turn, 100
 	// bytes each.
