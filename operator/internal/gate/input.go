@@ -277,10 +277,10 @@ type Signature struct {
 	Payload []byte
 	// Base64 signature over Payload (FormatCosignTag).
 	Base64 string
-	// Certificate and Chain in PEM, the Rekor entry with its promise
-	// (dev.sigstore.cosign/bundle) and the timestamp
-	// (dev.sigstore.cosign/rfc3161timestamp), of keyless signatures in the two tag formats.
-	Certificate, Chain, RekorBundle, Timestamp []byte
+	// Certificate in PEM, the Rekor entry with its promise (dev.sigstore.cosign/bundle) and the
+	// timestamp (dev.sigstore.cosign/rfc3161timestamp), of keyless signatures in the two tag
+	// formats. A chain that is stored beside them counts for nothing.
+	Certificate, RekorBundle, Timestamp []byte
 	// Bundle is the bundle's JSON (FormatBundle).
 	Bundle []byte
 	// Unread is set where the registry holds something here that was not read, for a reason

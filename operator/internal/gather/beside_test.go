@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +41,29 @@ func TestJudge_TagsThatFailDoNotMakeTheRegistryCountAsDown(t *testing.T) {
 	}
 	if j := judge.Workload(t.Context(), workload(repository+"@"+later), nil); j.Verdicts[0].Outcome != gate.OutcomeAllow {
 		t.Error(findings(j))
+	}
+}
+
+// A verdict that goes back and forth is a status, and an event, each time.
+func TestJudge_AWarningOfATagStaysWhileItCannotBeLookedUp(t *testing.T) {
+	s := newStand(t)
+	if _, err := testkit.PushImage(s.image("signed"), "moved"); err != nil {
+		t.Fatal(err)
+	}
+	var passed atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
+	judge := gather.NewJudge(s.files, registry.New(registry.Options{Now: now}), trust.New(trust.Options{}))
+	failing := map[string]http.Handler{"502": testkit.Status(http.StatusBadGateway), "nothing": testkit.Hang()}
+	for _, answer := range []string{"", "502", "", "nothing", "502", ""} {
+		s.registry.Restore()
+		if answer != "" {
+			s.registry.Override(testkit.PathContains("/manifests/1"), failing[answer])
+		}
+		j := judge.Workload(t.Context(), workload(s.image("signed")+"@"+s.digest), nil)
+		if got := findings(j); j.Verdicts[0].Outcome != gate.OutcomeWarn || !strings.Contains(got, "tag 1 stands for sha256:") {
+			t.Errorf("with %q: %s %s", answer, j.Verdicts[0].Outcome, got)
+		}
+		passed.Add(int64(limits.CacheTTL))
 	}
 }
 

@@ -140,26 +140,14 @@ const bundleWhere = "spec.policies[].oci.authorities of the Gate"
 // verified reads a bundle: first what the registry holds of signatures, and only of a digest
 // that is signed the content. It is settled where it will be the same the next time.
 func (b *bundles) verified(ctx context.Context, w wantedBundle) (_ gate.PolicySet, settled bool) {
-	image := gate.Image{Ref: w.ref.String(), Repository: w.ref.Repository, Pinned: true, Digest: w.ref.Digest}
-	rule := gate.ImageRule{Match: w.ref.Repository, Authorities: w.authorities, Require: gate.Requirement{Count: 1}}
-	hold := func(held registry.Evidence) gate.Findings {
-		tried := image
-		tried.Signatures = held.Signatures
-		return b.signatures.Artifact(ctx, "it", bundleWhere, &tried, rule)
-	}
-	enough := func(held registry.Evidence) bool {
-		found := hold(held)
-		return len(found.Deny)+len(found.Undecided) == 0
-	}
-	held, err := b.registry.Evidence(ctx, image.Repository, image.Digest, gate.Want{Signatures: true}, enough, w.keychain)
+	found, err := b.signed(ctx, w)
 	if err != nil {
 		return w.unavailable("%s", told(err)), false
 	}
-	found := hold(held)
 	if against := append(found.Undecided, found.Deny...); len(against) > 0 {
 		return w.unavailable("it is not verified: %s: %s", against[0].Message, against[0].Remedy), false
 	}
-	content, err := b.registry.Bundle(ctx, image.Repository, image.Digest, w.keychain)
+	content, err := b.registry.Bundle(ctx, w.ref.Repository, w.ref.Digest, w.keychain)
 	var modules map[string]string
 	if err == nil {
 		modules, err = content.Modules()
@@ -173,6 +161,30 @@ func (b *bundles) verified(ctx context.Context, w wantedBundle) (_ gate.PolicySe
 		set.Doubts = append(set.Doubts, gate.Doubt{Message: "policy bundle " + w.ref.String() + ": " + f.Message, Remedy: f.Remedy})
 	}
 	return set, true
+}
+
+// signed holds what the registry has of signatures to the Gate. Whoever may push can have this
+// read as much as beside an image, so that it takes its turn with decisions. None that waits
+// for it has one: policies are read before images are.
+func (b *bundles) signed(ctx context.Context, w wantedBundle) (gate.Findings, error) {
+	ctx, over := registry.InTurn(ctx, "policy bundles", 1)
+	defer over()
+	image := gate.Image{Ref: w.ref.String(), Repository: w.ref.Repository, Pinned: true, Digest: w.ref.Digest}
+	rule := gate.ImageRule{Match: w.ref.Repository, Authorities: w.authorities, Require: gate.Requirement{Count: 1}}
+	hold := func(held registry.Evidence) gate.Findings {
+		tried := image
+		tried.Signatures = held.Signatures
+		return b.signatures.Artifact(ctx, "it", bundleWhere, &tried, rule)
+	}
+	enough := func(held registry.Evidence) bool {
+		found := hold(held)
+		return len(found.Deny)+len(found.Undecided) == 0
+	}
+	held, err := b.registry.Evidence(ctx, image.Repository, image.Digest, gate.Want{Signatures: true}, enough, w.keychain)
+	if err != nil {
+		return gate.Findings{}, err
+	}
+	return hold(held), nil
 }
 
 // told is an error with what to do about it, without the repository, which is told already.

@@ -36,7 +36,7 @@ func (j *Judge) evidence(ctx context.Context, s *subject, gates []read, found []
 	if len(toRead) == 0 {
 		return func() {} // and no Secret or ServiceAccount is read
 	}
-	ctx, over = registry.InTurn(ctx, len(toRead))
+	ctx, over = registry.InTurn(ctx, j.owner(s), len(toRead))
 	keys, err := j.keychain(ctx, s)
 	enough := func(ctx context.Context, image *gate.Image) bool {
 		return j.signatures.Enough(ctx, configs, image) && j.promotion.Enough(ctx, configs, image, now)
@@ -51,6 +51,15 @@ func (j *Judge) evidence(ctx context.Context, s *subject, gates []read, found []
 	}
 	all.Wait()
 	return over
+}
+
+// owner is whose turns a decision takes: one namespace must not keep others from theirs. Where
+// there is no operator all is somebody's own.
+func (j *Judge) owner(s *subject) string {
+	if j.source.OwnNamespace() == "" {
+		return ""
+	}
+	return "namespace/" + s.ref.Namespace
 }
 
 // wanted is what all Gates together ask of the registry about an image.

@@ -2,9 +2,14 @@ package gather_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"net/http"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -228,4 +233,53 @@ func TestJudge_ImagesOfAnObjectShareWhatIsRead(t *testing.T) {
 	if j, n := read(append(containers[:1:1], map[string]any{"name": "b", "image": s.image("signed")})); n < 4 || j.Verdicts[0].Outcome != gate.OutcomeDeny {
 		t.Errorf("%d MiB are read: %s", n, findings(j))
 	}
+}
+
+// Whoever may have images judged whose evidence is much and slow to read holds up his own
+// namespace, and no other.
+func TestJudge_MuchEvidenceOfOneNamespaceDoesNotKeepOthersFromTheirs(t *testing.T) {
+	s := newStand(t)
+	s.files.OperatorNamespace = "sluice-system"
+	s.files.Namespaces["evil"] = s.files.Namespaces["shop"]
+	if err := s.junk(limits.LargeEvidence, testkit.PredicateSign); err != nil {
+		t.Fatal(err)
+	}
+	s.demand(sbom, "")
+	if err := inBundle(s, s.key, sbom, packages(5<<20)); err != nil {
+		t.Fatal(err)
+	}
+	began, enough := make(chan struct{}, 64), make(chan struct{})
+	s.registry.Override(func(r *http.Request) bool {
+		return strings.Contains(r.URL.Path, "/evil-") && strings.Contains(r.URL.Path, "/blobs/") && r.Method == http.MethodGet
+	},
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			began <- struct{}{}
+			<-enough
+		}))
+	judge := gather.NewJudge(s.files, registry.New(registry.Options{}), trust.New(trust.Options{}))
+	ctx, end := context.WithCancel(t.Context())
+	var hostile sync.WaitGroup
+	for i := range 4 * limits.LargeDecisions {
+		w := workload(fmt.Sprintf("%s/shop/evil-%d:1", s.registry.Host(), i))
+		digest, err := testkit.PushImage(w.Spec.Image, w.Spec.Image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := testkit.StoreBundle(strings.TrimSuffix(w.Spec.Image, ":1"), digest, bytes.Repeat([]byte("x"), limits.LargeEvidence+1), sbom); err != nil {
+			t.Fatal(err)
+		}
+		w.Namespace = "evil"
+		hostile.Go(func() { judge.Workload(ctx, w, nil) })
+	}
+	<-began
+	for until := time.Now().Add(time.Minute); s.registry.Counts()["GET referrers"] < 4*limits.LargeDecisions && time.Now().Before(until); {
+		runtime.Gosched()
+	}
+	j := judge.Workload(t.Context(), workload(s.image("signed")), nil)
+	if j.Verdicts[0].Outcome != gate.OutcomeAllow {
+		t.Errorf("%s: %s", j.Verdicts[0].Outcome, findings(j))
+	}
+	end()
+	close(enough)
+	hostile.Wait()
 }

@@ -83,8 +83,9 @@ const (
 
 // Bounds on signatures, attestations and what they are verified with.
 const (
-	// CertificateChain is how many certificates a signature, or an authority in a trusted
-	// root, may come with. Fulcio's chain has three, that of a timestamp authority four.
+	// CertificateChain is how many certificates an authority in a trusted root may come with.
+	// Fulcio's chain has three, that of a timestamp authority four. One that comes with a
+	// signature is not looked at.
 	CertificateChain = 10
 	// TrustedRootBytes is the largest trusted_root.json. That of the public instance, with
 	// every key it ever had, is 7 KiB.
@@ -104,6 +105,12 @@ const (
 	// judges one at a time: 12 MiB of statement take 100 MiB while they are judged, and 160
 	// MiB with a policy, of the 512 MiB that the manager has.
 	LargeEvidence = 4 << 20
+	// SmallEvidence is how many bytes of evidence make its image one of which a process judges
+	// few at a time: 18 bundles of usual size are below.
+	SmallEvidence = 256 << 10
+	// Judged is how many of those are judged at a time: of 4 MiB each takes 40 MiB, and all
+	// together as much as one with more than LargeEvidence, which is judged alone.
+	Judged = 4
 	// StatementNesting is how deep a statement's JSON may nest; reports use a dozen levels.
 	StatementNesting = 128
 )

@@ -70,6 +70,10 @@ const (
 	// CacheContentTTL is how long content is kept that has a digest and cannot change: a
 	// look at an image after CacheTTL then costs one request, for the list.
 	CacheContentTTL = time.Hour
+	// TagTTL is how long it is told what a tag beside a digest stood for, while a registry does
+	// not say what it stands for now: a registry that fails once in CacheTTL, or is down for a
+	// while, so makes no verdict go back and forth between Warn and Allow.
+	TagTTL = time.Hour
 	// CloudCredentialsTTL is how long credentials from a cloud are used: Azure's are good
 	// for three hours, Amazon's for twelve.
 	CloudCredentialsTTL = 30 * time.Minute

@@ -8,6 +8,17 @@ import "time"
 const (
 	// ManifestBytes is the largest manifest or index that is read.
 	ManifestBytes = 4 << 20
+	// DocumentBytes is up to how many bytes a manifest or list is read beside any number of
+	// others. One that is larger is asked for again, in turn: an index of 200 entries is below.
+	DocumentBytes = 64 << 10
+	// LargeDocuments is how many larger ones are read and taken apart at a time, at 15 MiB each.
+	LargeDocuments = 2
+	// ManifestEntries is how many layers or manifests one document may list: more than
+	// ReferrersPerImage, at a hundred bytes each in memory.
+	ManifestEntries = 16384
+	// BundleManifestBytes is the largest manifest of a referrer that is looked into. One with
+	// SignaturesPerImage bundles has 20 KiB.
+	BundleManifestBytes = 256 << 10
 	// SignatureBlobBytes is the largest signature payload that is read, and the largest
 	// bundle where no attestation is asked for.
 	SignatureBlobBytes = 1 << 20
@@ -26,9 +37,15 @@ const (
 	// ObjectEvidenceBytes each, what is kept (CacheBytes, CacheLargeBytes) and one image that
 	// is judged they take 450 MiB, of the 512 MiB that the manager has.
 	LargeDecisions = 2
-	// SignatureAnnotationBytes is the longest certificate, chain, log entry or timestamp
-	// in a layer's annotations: a chain of three certificates is 4 KiB, a timestamp with
-	// its chain 8 KiB.
+	// EvidenceDecisions is how many hold more than SmallEvidence, those included: the others
+	// hold up to LargeEvidence each, or 24 MiB. The API server waits for some 200 decisions at
+	// most, which hold 50 MiB where each of them has all of SmallEvidence.
+	EvidenceDecisions = 8
+	// TurnOwners is of how many namespaces it is remembered when they had their last turn, 100
+	// bytes each.
+	TurnOwners = 1024
+	// SignatureAnnotationBytes is the longest certificate, log entry or timestamp in a layer's
+	// annotations: a certificate is 1 KiB, a timestamp with its chain 8 KiB.
 	SignatureAnnotationBytes = 64 << 10
 	// SignaturesPerImage is how many signatures and attestations of one image are fetched
 	// from each place. One in a tag costs a blob request, one in a referrer a manifest

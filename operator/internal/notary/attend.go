@@ -78,11 +78,14 @@ func (n *Notary) missing(ctx context.Context, m Matter, signer *attest.Signer, s
 	return out, nil
 }
 
+// turnsOwner is whose turns it takes: what is attested must not hold up all decisions.
+const turnsOwner = "attestations"
+
 func (n *Notary) ask(ctx context.Context, repository, digest string, there func(registry.Evidence) bool, keys authn.Keychain) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, limits.Gather)
 	defer cancel()
 	// Whoever may push can have this read as much as a decision does.
-	ctx, over := registry.InTurn(ctx, 1)
+	ctx, over := registry.InTurn(ctx, turnsOwner, 1)
 	defer over()
 	held, err := n.options.Registry.Evidence(ctx, repository, digest, gate.Want{Predicates: []string{evidence.PredicateType}}, there, keys)
 	return err == nil && there(held), err

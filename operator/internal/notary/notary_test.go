@@ -260,7 +260,7 @@ func (h *holding) Evidence(ctx context.Context, repository, digest string, want 
 	return held, err
 }
 
-// What it reads is of the same memory as what decisions read.
+// What it reads is of the same memory as what decisions read, of which it has half at most.
 func TestNotary_HoldsMuchInItsTurnAlone(t *testing.T) {
 	b := newBench(t, testkit.RegistryOptions{Referrers: true})
 	client := registry.New(registry.Options{})
@@ -284,26 +284,32 @@ func TestNotary_HoldsMuchInItsTurnAlone(t *testing.T) {
 		told.Add(1)
 		b.expect(b.notary.Look(t.Context(), large(fmt.Sprintf("large-%d", i)), "a", told.Done), notary.Pending, "")
 	}
-	for range limits.LargeDecisions {
-		<-from.read
-	}
-	another := large("another")
-	look := func(wait time.Duration) error {
+	<-from.read // and the others wait for it
+	first, second := large("first"), large("second")
+	look := func(o notary.Order, wait time.Duration) (over func(), err error) {
 		ctx, cancel := context.WithTimeout(t.Context(), wait)
 		defer cancel()
-		ctx, over := registry.InTurn(ctx, 1)
-		defer over()
-		_, err := client.Evidence(ctx, another.Repository, another.Digest, gate.Want{Predicates: []string{evidence.PredicateType}}, nil, nil)
-		return err
+		ctx, over = registry.InTurn(ctx, "namespace/"+o.Repository, 1)
+		_, err = client.Evidence(ctx, o.Repository, o.Digest, gate.Want{Predicates: []string{evidence.PredicateType}}, nil, nil)
+		return over, err
 	}
-	if err := look(time.Second); err == nil || !strings.Contains(err.Error(), "limits.LargeDecisions") {
+	over, err := look(first, time.Minute)
+	if err != nil {
+		t.Errorf("a decision beside it: %v", err)
+	}
+	gaveUp, err := look(second, time.Second)
+	if err == nil || !strings.Contains(err.Error(), "limits.LargeDecisions") {
 		t.Errorf("one more: %v", err)
 	}
+	gaveUp()
 	close(from.release)
 	told.Wait()
-	if err := look(time.Minute); err != nil {
+	afterThem, err := look(second, time.Minute)
+	if err != nil {
 		t.Errorf("after them: %v", err)
 	}
+	afterThem()
+	over()
 }
 
 // Of an index each image has the evidence, and what is missing after a failure is added.

@@ -54,7 +54,7 @@ func TestClient_TakesKeylessMaterialFromAnnotations(t *testing.T) {
 	found, err := New(Options{}).Evidence(t.Context(), s.repository, s.digest, gate.Want{Signatures: true, Predicates: []string{provenance}}, nil, nil)
 	ok(t, err)
 	signature := gate.Signature{
-		Format: gate.FormatCosignTag, Payload: []byte("payload"), Base64: "c2ln", Certificate: []byte("CERT"), Chain: []byte("CHAIN"),
+		Format: gate.FormatCosignTag, Payload: []byte("payload"), Base64: "c2ln", Certificate: []byte("CERT"),
 		RekorBundle: []byte(`{"SignedEntryTimestamp":""}`), Timestamp: []byte(`{"SignedRFC3161Timestamp":""}`),
 	}
 	attestation := signature
@@ -65,7 +65,7 @@ func TestClient_TakesKeylessMaterialFromAnnotations(t *testing.T) {
 }
 
 func TestClient_BoundsEveryAnnotation(t *testing.T) {
-	for _, annotation := range []string{signatureAnnotation, certificateAnnotation, chainAnnotation, rekorAnnotation, timestampAnnotation} {
+	for _, annotation := range []string{signatureAnnotation, certificateAnnotation, rekorAnnotation, timestampAnnotation} {
 		t.Run(annotation, func(t *testing.T) {
 			for length, want := range map[int]bool{limits.SignatureAnnotationBytes: true, limits.SignatureAnnotationBytes + 1: false} {
 				s := newShop(t, testkit.RegistryOptions{Referrers: true})
@@ -152,7 +152,7 @@ func TestClient_LeavesTwoGigabytesUnread(t *testing.T) {
 		s := newShop(t, testkit.RegistryOptions{Referrers: true})
 		s.Override(testkit.PathContains("/referrers/"), body(`{"schemaVersion":2,"manifests":[{"artifactType":"application/vnd.dev.sigstore.bundle.v0.3+json","digest":"`+
 			s.digest+`","size":2147483648}]}`))
-		s.leavesUnread(t, "limits.ManifestBytes", 1+2)
+		s.leavesUnread(t, "limits.BundleManifestBytes", 1+2)
 	})
 	t.Run("a bundle", func(t *testing.T) {
 		s := newShop(t, testkit.RegistryOptions{Referrers: true})

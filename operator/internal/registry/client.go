@@ -70,8 +70,10 @@ type Client struct {
 	secret []byte
 	// found has what was read; large has attestations of more than SignatureBlobBytes.
 	found, large *memory
-	// turns is held by each decision over much evidence, see InTurn.
-	turns chan struct{}
+	// turns are held by decisions over some evidence, and over much, see InTurn.
+	turns []*turns
+	// wide is held while a large manifest is read, see wide.
+	wide *turns
 	// mu makes one of each of what follows.
 	mu       sync.Mutex
 	sessions *cache.LRUExpireCache
@@ -109,11 +111,15 @@ func New(options Options) *Client {
 		secret:    secret,
 		found:     newMemory(limits.CacheBytes, limits.CacheBytes/8, now),
 		large:     newMemory(limits.CacheLargeBytes, limits.CacheLargeBytes/2, now),
-		turns:     make(chan struct{}, limits.LargeDecisions),
-		sessions:  cache.NewLRUExpireCacheWithClock(limits.RegistrySessions, now),
-		hosts:     cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
-		accounts:  cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
-		taken:     cache.NewLRUExpireCacheWithClock(limits.RegistrySessions, now),
+		turns: []*turns{
+			newTurns(limits.EvidenceDecisions, limits.SmallEvidence, "limits.EvidenceDecisions"),
+			newTurns(limits.LargeDecisions, limits.LargeEvidence, "limits.LargeDecisions"),
+		},
+		wide:     newTurns(limits.LargeDocuments, limits.DocumentBytes, "limits.LargeDocuments"),
+		sessions: cache.NewLRUExpireCacheWithClock(limits.RegistrySessions, now),
+		hosts:    cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
+		accounts: cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
+		taken:    cache.NewLRUExpireCacheWithClock(limits.RegistrySessions, now),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_registry_requests_total",
 			Help: "Requests to registries by operation (login, resolve, manifest, referrers, blob) and status code, or error or timeout.",
@@ -164,7 +170,8 @@ func (c *Client) Resolve(ctx context.Context, ref images.Reference, kc authn.Key
 // Tagged returns the digest that the tag of a reference stands for, also where a digest
 // stands beside it; "" where the registry has no such tag. It is for telling and not for
 // pulling, so that it is kept for limits.CacheTTL, and a registry where it fails does not
-// count as down for that.
+// count as down for that. While it fails, and is not refused, what was known last is told for
+// limits.TagTTL: there is an error where nothing was.
 func (c *Client) Tagged(ctx context.Context, ref images.Reference, kc authn.Keychain) (string, error) {
 	if ref.Tag == "" {
 		return "", nil
@@ -184,7 +191,12 @@ func (c *Client) Tagged(ctx context.Context, ref images.Reference, kc authn.Keyc
 			}
 			return digest, err
 		})
-		return digest, s.typed("look up tag "+ref.Tag, err)
+		if err = s.typed("look up tag "+ref.Tag, err); err != nil && !refused(err) {
+			if kept, ok := c.found.get(s.key(what), limits.TagTTL); ok {
+				return kept.(string), nil
+			}
+		}
+		return digest, err
 	})
 }
 

@@ -125,6 +125,52 @@ func TestClient_TellsWhatATagBesideADigestStandsFor(t *testing.T) {
 	}
 }
 
+// A registry that fails now and then must not make a verdict warn now and then: what was known
+// last is told until it is too old, or the registry no longer lets us see it.
+func TestClient_TellsWhatATagStoodForWhileItCannotBeLookedUp(t *testing.T) {
+	for title, tc := range map[string]struct {
+		answer http.Handler
+		after  time.Duration
+		told   bool
+	}{
+		"it fails":                  {testkit.Status(http.StatusInternalServerError), limits.CacheTTL, true},
+		"it asks to wait":           {http.HandlerFunc(tooManyRequests), limits.CacheTTL, true},
+		"it fails for long":         {testkit.Status(http.StatusInternalServerError), limits.TagTTL - 1, true},
+		"it fails for too long":     {testkit.Status(http.StatusInternalServerError), limits.TagTTL, false},
+		"it refuses":                {testkit.Status(http.StatusForbidden), limits.CacheTTL, false},
+		"it wants to know who asks": {testkit.Status(http.StatusUnauthorized), limits.CacheTTL, false},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newShop(t, testkit.RegistryOptions{})
+			clock := newFakeClock()
+			c := clock.client(Options{})
+			ref := s.ref(t, ":1@"+testkit.DigestOf("another"))
+			if got, err := c.Tagged(t.Context(), ref, nil); err != nil || got != s.digest {
+				t.Fatalf("%q, %v", got, err)
+			}
+			clock.advance(tc.after)
+			s.Override(nil, tc.answer)
+			for range 2 {
+				if got, err := c.Tagged(t.Context(), ref, nil); tc.told != (err == nil && got == s.digest) || !tc.told && got != "" {
+					t.Errorf("%q, %v", got, err)
+				}
+			}
+			s.Restore()
+			_, err := testkit.PushImage(s.repository+":1", "moved")
+			ok(t, err)
+			clock.advance(limits.RegistryMemory)
+			if got, err := c.Tagged(t.Context(), ref, nil); err != nil || got == s.digest || got == "" {
+				t.Errorf("moved: %q, %v", got, err)
+			}
+		})
+	}
+}
+
+func tooManyRequests(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Retry-After", "3600")
+	w.WriteHeader(http.StatusTooManyRequests)
+}
+
 func TestClient_ReadsTheManifestWhereHEADDoesNotTell(t *testing.T) {
 	isHead := func(r *http.Request) bool { return r.Method == http.MethodHead }
 	for title, answer := range map[string]http.Handler{
@@ -284,11 +330,11 @@ func TestClient_StaysWithinItsLimits(t *testing.T) {
 		found             int
 		requests          int
 	}{
-		"10,000 referrers of another type":            {[]func(*shop){sign, addJunk(10000, "application/x-sbom")}, "limits.ReferrersPerImage", "", 0, 2},
-		"4,000 referrers of another type before ours": {[]func(*shop){sign, addJunk(4000, "application/x-sbom")}, "", "", 1, 5},
+		"10,000 referrers of another type":            {[]func(*shop){sign, addJunk(10000, "application/x-sbom")}, "limits.ReferrersPerImage", "", 0, 3},
+		"4,000 referrers of another type before ours": {[]func(*shop){sign, addJunk(4000, "application/x-sbom")}, "", "", 1, 6},
 		"65 things that say they are bundles":         {[]func(*shop){sign, addJunk(limits.SignaturesPerImage, "application/vnd.dev.sigstore.bundle.v0.3+json")}, "limits.SignaturesPerImage", "", 0, 2},
 		"65 things that might be bundles":             {[]func(*shop){sign, addJunk(limits.SignaturesPerImage, emptyType)}, "limits.SignaturesPerImage", "", 0, 2},
-		"an index larger than a manifest may be":      {[]func(*shop){sign, addJunk(4000, strings.Repeat("x", 1200))}, "limits.ManifestBytes", "", 0, 2},
+		"an index larger than a manifest may be":      {[]func(*shop){sign, addJunk(4000, strings.Repeat("x", 1200))}, "limits.ManifestBytes", "", 0, 3},
 		"65 signatures under the tag":                 {[]func(*shop){func(s *shop) { s.pushLayers(t, limits.SignaturesPerImage+1, 10) }}, "limits.SignaturesPerImage", "", 0, 3},
 		"a payload too large to be one":               {[]func(*shop){func(s *shop) { s.pushLayers(t, 1, limits.SignatureBlobBytes+1) }}, "", "limits.SignatureBlobBytes", 1, 3},
 		"a bundle too large to be one": {[]func(*shop){func(s *shop) {
@@ -444,7 +490,7 @@ func TestClient_FollowsThePagesOfReferrers(t *testing.T) {
 		}))
 		s.ResetCounts()
 		_, err := s.look(t.Context(), New(Options{}), nil)
-		if err == nil || !strings.Contains(err.Error(), "larger than 4194304 bytes (limits.ManifestBytes)") || s.Counts()["GET referrers"] != 3 {
+		if err == nil || !strings.Contains(err.Error(), "larger than 4194304 bytes (limits.ManifestBytes)") || s.Counts()["GET referrers"] != 1+3 {
 			t.Errorf("got %v after %v", err, s.Counts())
 		}
 	})

@@ -38,21 +38,29 @@ func (s *session) resolve(ctx context.Context, tag string, aside bool) (string, 
 		return digest, nil
 	}
 	r.method, r.absent = http.MethodGet, nil
-	a, err = s.do(ctx, r)
-	if err != nil {
-		return "", err
-	}
-	if !json.Valid(a.body) {
-		return "", s.failed(r.op, 0, &contentError{text: "the manifest is not JSON"})
-	}
-	return digests.Of(a.body), nil
+	return wide(ctx, s, func(limit extent) (string, error) {
+		r.limit, r.limitName = limit.bytes, limit.name
+		a, err := s.do(ctx, r)
+		if err != nil {
+			return "", err
+		}
+		if !json.Valid(a.body) {
+			return "", s.failed(r.op, 0, &contentError{text: "the manifest is not JSON"})
+		}
+		return digests.Of(a.body), nil
+	})
 }
 
 // manifest reads a manifest or an index by tag or digest; nil if there is none.
 func (s *session) manifest(ctx context.Context, op, reference, accept string) ([]byte, error) {
+	return s.manifestWithin(ctx, op, reference, accept, most)
+}
+
+// manifestWithin reads one of so many bytes at most.
+func (s *session) manifestWithin(ctx context.Context, op, reference, accept string, limit extent) ([]byte, error) {
 	a, err := s.do(ctx, request{
 		op: op, operation: "manifest", method: http.MethodGet, path: "manifests/" + reference, accept: accept,
-		limit: limits.ManifestBytes, limitName: "limits.ManifestBytes", absent: []int{http.StatusNotFound},
+		limit: limit.bytes, limitName: limit.name, absent: []int{http.StatusNotFound},
 	})
 	if err != nil || !a.found() {
 		return nil, err

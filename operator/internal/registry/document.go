@@ -1,12 +1,16 @@
 package registry
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/gate"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/redact"
 	"github.com/sluice-dev/sluice/operator/internal/strictjson"
 )
@@ -29,6 +33,46 @@ type platform struct {
 	Variant      string `json:"variant"`
 }
 
+// cut is as much of it as String shows.
+func (p *platform) cut() *platform {
+	if p == nil {
+		return nil
+	}
+	return &platform{OS: beginning(p.OS, platformText), Architecture: beginning(p.Architecture, platformText), Variant: beginning(p.Variant, platformText)}
+}
+
+// only is what is kept of a descriptor: what tells the content, and some of the annotations. One
+// that is too long stays too long.
+func (d descriptor) only(annotations ...string) descriptor {
+	kept := descriptor{Digest: beginning(d.Digest, digestText), Size: d.Size}
+	for _, name := range annotations {
+		if value, ok := d.Annotations[name]; ok {
+			if kept.Annotations == nil {
+				kept.Annotations = map[string]string{}
+			}
+			kept.Annotations[name] = beginning(value, limits.SignatureAnnotationBytes)
+		}
+	}
+	return kept
+}
+
+// only keeps that of each of a list.
+func only(all []descriptor, annotations ...string) []descriptor {
+	kept := make([]descriptor, 0, len(all))
+	for _, d := range all {
+		kept = append(kept, d.only(annotations...))
+	}
+	return kept
+}
+
+// beginning is a text up to a length, and one byte more that tells that it is longer.
+func beginning(s string, length int) string {
+	if len(s) <= length {
+		return s
+	}
+	return strings.Clone(s[:length+1])
+}
+
 // String is os/architecture[/variant], safe to print.
 func (p *platform) String() string {
 	if p == nil {
@@ -44,20 +88,56 @@ func (p *platform) String() string {
 // platformText cuts a platform in messages; linux/arm64/v8 has 14 bytes.
 const platformText = 64
 
+// digestText is longer than any digest that is valid.
+const digestText = 128
+
 // document is a manifest or an index; which of the two is for its fields to say.
 type document struct {
 	SchemaVersion int             `json:"schemaVersion"`
 	MediaType     types.MediaType `json:"mediaType"`
 	Config        json.RawMessage `json:"config"`
-	Layers        []descriptor    `json:"layers"`
-	Manifests     []descriptor    `json:"manifests"`
+	Layers        descriptors     `json:"layers"`
+	Manifests     descriptors     `json:"manifests"`
+}
+
+// descriptors are a list of limits.ManifestEntries at most: an entry that takes three bytes
+// in a document takes a hundred in memory, and a list of MiB of them hundreds of MiB.
+type descriptors []descriptor
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *descriptors) UnmarshalJSON(raw []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	switch start, err := dec.Token(); {
+	case err != nil:
+		return err
+	case start == nil:
+		return nil // as encoding/json takes null
+	case start != json.Delim('['):
+		return errors.New("it is no list")
+	}
+	*d = descriptors{}
+	for dec.More() {
+		if len(*d) == limits.ManifestEntries {
+			return &limitError{name: "limits.ManifestEntries", text: fmt.Sprintf("it lists more than %d", limits.ManifestEntries)}
+		}
+		var one descriptor
+		if err := dec.Decode(&one); err != nil {
+			return err
+		}
+		*d = append(*d, one)
+	}
+	return nil
 }
 
 // parse reads a document, and refuses one that could be taken for a manifest by one
 // reader and for an index by another.
 func parse(body []byte) (*document, error) {
 	var d document
-	if err := json.Unmarshal(body, &d); err != nil || d.SchemaVersion != 2 {
+	err := json.Unmarshal(body, &d)
+	if over := new(limitError); errors.As(err, &over) {
+		return nil, over
+	}
+	if err != nil || d.SchemaVersion != 2 {
 		return nil, &contentError{text: "the answer is neither an image manifest nor an index"}
 	}
 	index := d.Manifests != nil || d.MediaType.IsIndex()
@@ -120,6 +200,10 @@ func parseChildren(body []byte) ([]descriptor, error) {
 	if err := strictjson.Check(body, strictjson.Everywhere); err != nil {
 		return nil, &contentError{text: "the index can be read in two ways: " + err.Error()}
 	}
+	listed := map[string]bool{}
+	for _, m := range d.Manifests {
+		listed[m.Digest] = listed[m.Digest] || m.Platform == nil || *m.Platform != unknownPlatform
+	}
 	children := make([]descriptor, 0, len(d.Manifests))
 	seen := map[string]bool{}
 	for _, m := range d.Manifests {
@@ -129,29 +213,30 @@ func parseChildren(body []byte) ([]descriptor, error) {
 		if m.MediaType == string(types.OCIImageIndex) || m.MediaType == string(types.DockerManifestList) {
 			return nil, &contentError{text: "the index holds another index, whose images are not looked at: sign the index as a whole"}
 		}
-		if seen[m.Digest] || m.isBuildAttestation(d.Manifests) {
+		if seen[m.Digest] || m.isBuildAttestation(listed) {
 			continue
 		}
 		seen[m.Digest] = true
 		children = append(children, m)
 	}
+	for i, m := range children {
+		children[i] = m.only()
+		children[i].Platform = m.Platform.cut()
+	}
 	return children, nil
 }
 
-func (d descriptor) isBuildAttestation(all []descriptor) bool {
-	if d.Platform == nil || *d.Platform != (platform{OS: "unknown", Architecture: "unknown"}) ||
-		d.Annotations[referenceTypeAnnotation] != "attestation-manifest" || d.MediaType != string(types.OCIManifestSchema1) {
-		return false
-	}
-	about := false
-	for _, other := range all {
-		if other.Digest == d.Digest && (other.Platform == nil || *other.Platform != *d.Platform) {
-			// The same manifest is listed as an image too.
-			return false
-		}
-		about = about || other.Digest == d.Annotations[referenceDigestAnnotation] && other.Digest != d.Digest
-	}
-	return about
+// unknownPlatform is that of a build attestation.
+var unknownPlatform = platform{OS: "unknown", Architecture: "unknown"}
+
+// isBuildAttestation says whether an entry is one, of an index that lists these digests: true
+// for one that is listed as an image too.
+func (d descriptor) isBuildAttestation(listed map[string]bool) bool {
+	about := d.Annotations[referenceDigestAnnotation]
+	_, there := listed[about]
+	return d.Platform != nil && *d.Platform == unknownPlatform && !listed[d.Digest] &&
+		d.Annotations[referenceTypeAnnotation] == "attestation-manifest" && d.MediaType == string(types.OCIManifestSchema1) &&
+		there && about != d.Digest
 }
 
 // predicateOf is the predicate type of the statement in a DSSE envelope, "" where there

@@ -260,22 +260,8 @@ func (v *view) openIndex(ctx context.Context, online bool) error {
 		return nil
 	}
 	children, err := recall(ctx, l, l.c.found, "index\x00"+l.digest, limits.CacheContentTTL, online, func(ctx context.Context) ([]descriptor, int, error) {
-		const op = "read the image index"
-		body, err := l.s.manifest(ctx, op, l.digest, indexTypes+","+manifestTypes)
-		if err == nil && body == nil {
-			err = l.s.failed(op, http.StatusNotFound, nil)
-		}
-		if err != nil {
-			return nil, 0, err
-		}
-		children, err := parseChildren(body)
-		if err != nil {
-			return nil, 0, l.s.failed(op, 0, err)
-		}
-		if len(children) > limits.ImageChildren {
-			return nil, 0, l.s.tooMany("limits.ImageChildren", limits.ImageChildren, "images in the index")
-		}
-		return children, sizeOf(children), nil
+		children, err := wide(ctx, l.s, func(limit extent) ([]descriptor, error) { return l.readIndex(ctx, limit) })
+		return children, sizeOf(children), err
 	})
 	if err != nil {
 		return err
@@ -286,4 +272,23 @@ func (v *view) openIndex(ctx context.Context, online bool) error {
 		v.children = append(v.children, child{v.lookAt(l.c, l.s, d.Digest, gate.Want{Signatures: true}, share), d.Platform.String()})
 	}
 	return nil
+}
+
+func (l *look) readIndex(ctx context.Context, limit extent) ([]descriptor, error) {
+	const op = "read the image index"
+	body, err := l.s.manifestWithin(ctx, op, l.digest, indexTypes+","+manifestTypes, limit)
+	if err == nil && body == nil {
+		err = l.s.failed(op, http.StatusNotFound, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	children, err := parseChildren(body)
+	if err != nil {
+		return nil, l.s.failed(op, 0, err)
+	}
+	if len(children) > limits.ImageChildren {
+		return nil, l.s.tooMany("limits.ImageChildren", limits.ImageChildren, "images in the index")
+	}
+	return children, nil
 }

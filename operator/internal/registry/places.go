@@ -19,7 +19,6 @@ import (
 const (
 	signatureAnnotation   = "dev.cosignproject.cosign/signature"
 	certificateAnnotation = "dev.sigstore.cosign/certificate"
-	chainAnnotation       = "dev.sigstore.cosign/chain"
 	rekorAnnotation       = "dev.sigstore.cosign/bundle"
 	timestampAnnotation   = "dev.sigstore.cosign/rfc3161timestamp"
 	// attestationAnnotation has the predicate type of a layer under the tag .att,
@@ -250,7 +249,7 @@ func contentOf(found [][]candidate) int64 {
 // size is what is held of it in bytes: its content, and what its annotations hold.
 func (c *candidate) size() int64 {
 	s := &c.signature
-	return c.content.Size + int64(len(s.Base64)+len(s.Certificate)+len(s.Chain)+len(s.RekorBundle)+len(s.Timestamp))
+	return c.content.Size + int64(len(s.Base64)+len(s.Certificate)+len(s.RekorBundle)+len(s.Timestamp))
 }
 
 func (l *look) budgetName() string {
@@ -272,7 +271,7 @@ func (l *look) most(p place, label string) (int64, string) {
 // find lists what a place has of what is wanted; absent says that there is no such place.
 func (l *look) find(ctx context.Context, p place, age time.Duration, online bool) (found []candidate, absent bool, err error) {
 	list, err := recall(ctx, l, l.c.found, p.String()+"\x00"+l.digest, age, online, func(ctx context.Context) (listing, int, error) {
-		list, err := l.list(ctx, p)
+		list, err := wide(ctx, l.s, func(limit extent) (listing, error) { return l.list(ctx, p, limit) })
 		return list, sizeOf(list.entries), err
 	})
 	if err != nil {
@@ -326,17 +325,17 @@ func recall[T any](ctx context.Context, l *look, from *memory, what string, age 
 }
 
 // list asks a place what it has, without what can be no evidence at all.
-func (l *look) list(ctx context.Context, p place) (listing, error) {
+func (l *look) list(ctx context.Context, p place, limit extent) (listing, error) {
 	switch p {
 	case referrersList:
-		all, known, err := l.s.referrersAPI(ctx, l.digest)
-		return listing{entries: listedBundles(all), absent: !known}, err
+		all, known, err := l.s.referrersAPI(ctx, l.digest, limit)
+		return listing{entries: only(listedBundles(all), bundleAnnotation), absent: !known}, err
 	case referrersTag:
-		all, err := l.s.referrersTag(ctx, l.digest)
-		return listing{entries: listedBundles(all)}, err
+		all, err := l.s.referrersTag(ctx, l.digest, limit)
+		return listing{entries: only(listedBundles(all), bundleAnnotation)}, err
 	}
 	const op = "read the signature manifest"
-	body, err := l.s.manifest(ctx, op, fallbackTag(l.digest)+p.String(), manifestTypes)
+	body, err := l.s.manifestWithin(ctx, op, fallbackTag(l.digest)+p.String(), manifestTypes, limit)
 	if err != nil || body == nil {
 		return listing{}, err
 	}
@@ -344,12 +343,13 @@ func (l *look) list(ctx context.Context, p place) (listing, error) {
 	if err != nil {
 		return listing{}, l.s.failed(op, 0, err)
 	}
-	return listing{entries: slices.DeleteFunc(layers, func(d descriptor) bool {
+	layers = slices.DeleteFunc(layers, func(d descriptor) bool {
 		if p == attestationTag {
 			return d.MediaType != envelopeType
 		}
 		return d.Annotations[signatureAnnotation] == ""
-	})}, nil
+	})
+	return listing{entries: only(layers, signatureAnnotation, certificateAnnotation, rekorAnnotation, timestampAnnotation, attestationAnnotation)}, nil
 }
 
 // listedBundles leaves of a list of referrers those that hold, or could hold, a bundle, ordered
@@ -414,10 +414,15 @@ func (l *look) bundles(ctx context.Context, referrer descriptor, online bool) ([
 
 func (l *look) describe(ctx context.Context, referrer descriptor) (described, error) {
 	const op = "read a signature bundle"
-	if referrer.Size > limits.ManifestBytes {
-		return described{unread: &limitError{name: "limits.ManifestBytes", text: fmt.Sprintf("its manifest is larger than %d bytes", limits.ManifestBytes)}}, nil
+	limit := extent{limits.BundleManifestBytes, "limits.BundleManifestBytes"}
+	large := described{unread: &limitError{name: limit.name, text: fmt.Sprintf("its manifest is larger than %d bytes", limit.bytes)}}
+	if referrer.Size > limit.bytes {
+		return large, nil
 	}
-	body, err := l.s.manifest(ctx, op, referrer.Digest, manifestTypes)
+	body, err := l.s.manifestWithin(ctx, op, referrer.Digest, manifestTypes, limit)
+	if over := new(limitError); errors.As(err, &over) && over.name == limit.name {
+		return large, nil
+	}
 	if err != nil {
 		return described{}, err
 	}
@@ -432,7 +437,7 @@ func (l *look) describe(ctx context.Context, referrer descriptor) (described, er
 	if len(layers) > limits.SignaturesPerImage {
 		return described{unread: &limitError{name: "limits.SignaturesPerImage", text: fmt.Sprintf("its manifest has more than %d bundles", limits.SignaturesPerImage)}}, nil
 	}
-	return described{layers: layers}, nil
+	return described{layers: only(layers)}, nil
 }
 
 // layer is one signature or attestation under a tag.
@@ -454,7 +459,7 @@ func annotated(d descriptor) (gate.Signature, error) {
 		return gate.Signature{}, tooLong
 	}
 	for annotation, field := range map[string]*[]byte{
-		certificateAnnotation: &s.Certificate, chainAnnotation: &s.Chain, rekorAnnotation: &s.RekorBundle, timestampAnnotation: &s.Timestamp,
+		certificateAnnotation: &s.Certificate, rekorAnnotation: &s.RekorBundle, timestampAnnotation: &s.Timestamp,
 	} {
 		value := d.Annotations[annotation]
 		if len(value) > limits.SignatureAnnotationBytes {
@@ -485,6 +490,11 @@ func (l *look) read(ctx context.Context, c candidate, online bool) (piece, error
 	}
 	what := "blob\x00" + string(format) + "\x00" + c.content.Digest
 	got, err := recall(ctx, l, from, what, limits.CacheContentTTL, online, func(ctx context.Context) (content, int, error) {
+		done, err := begin(ctx)
+		if err != nil {
+			return content{}, 0, err
+		}
+		defer done()
 		raw, err := l.s.blob(ctx, opBlob, c.content)
 		return content{raw, predicateIn(format, raw)}, len(raw), err
 	})

@@ -21,10 +21,10 @@ var noAPI = []int{http.StatusNotFound, http.StatusBadRequest, http.StatusMethodN
 
 // referrersAPI lists referrers by the OCI 1.1 API, all pages of it. It returns false if
 // the registry does not have the API.
-func (s *session) referrersAPI(ctx context.Context, digest string) ([]descriptor, bool, error) {
+func (s *session) referrersAPI(ctx context.Context, digest string, limit extent) ([]descriptor, bool, error) {
 	r := request{
 		op: opReferrers, operation: "referrers", method: http.MethodGet, path: "referrers/" + digest, accept: string(types.OCIImageIndex),
-		limit: limits.ManifestBytes, limitName: "limits.ManifestBytes", absent: noAPI,
+		limit: limit.bytes, limitName: limit.name, absent: noAPI,
 	}
 	var all []descriptor
 	bytes := 0
@@ -46,7 +46,7 @@ func (s *session) referrersAPI(ctx context.Context, digest string) ([]descriptor
 			return nil, false, s.tooMany("limits.ReferrersPerImage", limits.ReferrersPerImage, "referrers")
 		}
 		// All pages together are no more than a registry without pages may send.
-		if bytes += len(a.body); bytes > limits.ManifestBytes {
+		if bytes += len(a.body); int64(bytes) > limit.bytes {
 			return nil, false, s.failed(opReferrers, 0, r.tooLarge())
 		}
 		all = append(all, page...)
@@ -64,10 +64,10 @@ func (s *session) referrersAPI(ctx context.Context, digest string) ([]descriptor
 }
 
 // referrersTag lists referrers as kept under the tag sha256-<hex>.
-func (s *session) referrersTag(ctx context.Context, digest string) ([]descriptor, error) {
+func (s *session) referrersTag(ctx context.Context, digest string, limit extent) ([]descriptor, error) {
 	a, err := s.do(ctx, request{
 		op: opReferrers, operation: "referrers", method: http.MethodGet, path: "manifests/" + fallbackTag(digest), accept: string(types.OCIImageIndex),
-		limit: limits.ManifestBytes, limitName: "limits.ManifestBytes", absent: []int{http.StatusNotFound},
+		limit: limit.bytes, limitName: limit.name, absent: []int{http.StatusNotFound},
 	})
 	if err != nil || !a.found() {
 		return nil, err

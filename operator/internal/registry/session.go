@@ -157,6 +157,7 @@ type session struct {
 	now      func() time.Time
 	timer    func(time.Duration) (<-chan time.Time, func())
 	requests *prometheus.CounterVec
+	wide     *turns
 	// record is what answers are kept in, offline what they come from in place of the
 	// registry; nil for neither.
 	record  *Recording
@@ -178,7 +179,7 @@ func (c *Client) session(repo name.Repository, who access) *session {
 		host:     kept(c.hosts, registry, newHost),
 		account:  kept(c.accounts, registry+"\x00"+who.id, newAccount),
 		deadline: c.deadline, now: c.now, timer: c.timer, requests: c.requests,
-		record: c.record, offline: c.offline,
+		wide: c.wide, record: c.record, offline: c.offline,
 	}
 	s.client = &http.Client{CheckRedirect: followToGuard, Transport: &login{
 		hosts: c.policy, registry: registry, scope: repo.Scope(transport.PullScope), config: who.config,

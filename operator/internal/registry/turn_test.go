@@ -14,6 +14,16 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
+// much is how many turns are held for much evidence.
+func (c *Client) much() int { return c.turns[1].now() }
+
+// now is how many turns are held.
+func (t *turns) now() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.all
+}
+
 func TestInTurn_FewHoldMuchAtATime(t *testing.T) {
 	c := New(Options{})
 	dropped := 0
@@ -22,13 +32,13 @@ func TestInTurn_FewHoldMuchAtATime(t *testing.T) {
 	end()
 	var holders []func()
 	for range limits.LargeDecisions {
-		ctx, over := InTurn(t.Context(), 1)
+		ctx, over := InTurn(t.Context(), "", 1)
 		ok(t, c.take(ctx, limits.LargeEvidence, drop))
 		ok(t, c.take(ctx, 1, drop))
 		ok(t, c.take(ctx, limits.LargeEvidence, drop)) // it has its turn
 		holders = append(holders, over)
 	}
-	late, lateOver := InTurn(ended, 1)
+	late, lateOver := InTurn(ended, "", 1)
 	ok(t, c.take(late, limits.LargeEvidence, drop)) // which is not much
 	if err := c.take(late, 1, drop); err == nil || !strings.Contains(err.Error(), "limits.LargeDecisions") {
 		t.Errorf("one more: %v", err)
@@ -40,12 +50,12 @@ func TestInTurn_FewHoldMuchAtATime(t *testing.T) {
 	}
 	holders[0]()
 	holders[0]()
-	late, lateOver = InTurn(t.Context(), 1)
+	late, lateOver = InTurn(t.Context(), "", 1)
 	ok(t, c.take(late, 2*limits.LargeEvidence, drop))
 	lateOver()
 	holders[1]()
-	if len(c.turns) != 0 || dropped != 2 {
-		t.Errorf("%d turns are not over, and %d had to wait", len(c.turns), dropped)
+	if c.much() != 0 || dropped != 2 {
+		t.Errorf("%d turns are not over, and %d had to wait", c.much(), dropped)
 	}
 }
 
@@ -56,7 +66,7 @@ func TestInTurn_ADecisionTakesOneTurn(t *testing.T) {
 		var decisions sync.WaitGroup
 		for range 4 * limits.LargeDecisions {
 			decisions.Go(func() {
-				ctx, over := InTurn(t.Context(), 8)
+				ctx, over := InTurn(t.Context(), "", 8)
 				defer over()
 				var images sync.WaitGroup
 				for i := range 8 {
@@ -73,7 +83,7 @@ func TestInTurn_ADecisionTakesOneTurn(t *testing.T) {
 			})
 		}
 		decisions.Wait()
-		if n := len(c.turns); n != 0 {
+		if n := c.much(); n != 0 {
 			t.Fatalf("%d turns are not over", n)
 		}
 	}
@@ -81,25 +91,25 @@ func TestInTurn_ADecisionTakesOneTurn(t *testing.T) {
 
 func TestInTurn_ImagesShareEvenly(t *testing.T) {
 	for images, want := range map[int]int64{0: limits.EvidenceBytes, 1: limits.EvidenceBytes, 2: limits.EvidenceBytes, 4: limits.EvidenceBytes / 2, limits.ImagesPerObject: 768 << 10} {
-		ctx, _ := InTurn(t.Context(), images)
+		ctx, _ := InTurn(t.Context(), "", images)
 		if got := shareOf(ctx); got != want {
 			t.Errorf("%d images: %d bytes each", images, got)
 		}
 	}
 	s := newShop(t, testkit.RegistryOptions{Referrers: true})
 	s.storeLarge(t, 5<<20, 8<<20, 9<<20)
-	ctx, over := InTurn(t.Context(), 6)
+	ctx, over := InTurn(t.Context(), "", 6)
 	c := New(Options{})
 	found, err := c.Evidence(ctx, s.repository, s.digest, gate.Want{Predicates: []string{provenance}}, nil, nil)
 	ok(t, err)
 	if why := reasons(found.Attestations); strings.Count(why, "have more than 16777216 bytes (limits.ObjectEvidenceBytes)") != 1 {
 		t.Errorf("not read: %s", why)
 	}
-	if len(c.turns) != 1 {
-		t.Errorf("%d turns are held", len(c.turns))
+	if c.much() != 1 {
+		t.Errorf("%d turns are held", c.much())
 	}
 	over()
-	if len(c.turns) != 0 {
+	if c.much() != 0 {
 		t.Error("the turn is not over")
 	}
 }
@@ -109,24 +119,24 @@ func TestInTurn_ImagesShareEvenly(t *testing.T) {
 func TestInTurn_AnnotationsCount(t *testing.T) {
 	s := newShop(t, testkit.RegistryOptions{Referrers: true})
 	long := strings.Repeat("A", limits.SignatureAnnotationBytes)
-	annotations := map[string]string{signatureAnnotation: "c2ln", certificateAnnotation: long, chainAnnotation: long, rekorAnnotation: long}
+	annotations := map[string]string{signatureAnnotation: "c2ln", certificateAnnotation: long, timestampAnnotation: long, rekorAnnotation: long}
 	s.pushAnnotated(t, testkit.SignatureTag(s.digest), "application/vnd.dev.cosign.simplesigning.v1+json", 20, annotations)
 	s.pushAnnotated(t, testkit.AttestationTag(s.digest), envelopeType, 20, annotations)
 	want := gate.Want{Signatures: true, Predicates: []string{provenance}}
 	c := New(Options{})
 	for images, c := range map[int]*Client{1: c, limits.ImagesPerObject: New(Options{})} {
-		ctx, over := InTurn(t.Context(), images)
+		ctx, over := InTurn(t.Context(), "", images)
 		found, err := c.Evidence(ctx, s.repository, s.digest, want, nil, nil)
 		ok(t, err)
 		var held int64
 		for _, sig := range slices.Concat(found.Signatures, found.Attestations) {
-			held += int64(len(sig.Certificate) + len(sig.Chain) + len(sig.RekorBundle))
+			held += int64(len(sig.Certificate) + len(sig.Timestamp) + len(sig.RekorBundle))
 		}
 		if held > shareOf(ctx) || held == 0 {
 			t.Errorf("one of %d images: %d bytes are held, of %d", images, held, shareOf(ctx))
 		}
-		if (len(c.turns) == 1) != (held > limits.LargeEvidence) {
-			t.Errorf("one of %d images: %d bytes are held, and %d turns", images, held, len(c.turns))
+		if (c.much() == 1) != (held > limits.LargeEvidence) {
+			t.Errorf("one of %d images: %d bytes are held, and %d turns", images, held, c.much())
 		}
 		over()
 	}
@@ -146,18 +156,18 @@ func TestInTurn_WhoWaitedFindsTheSame(t *testing.T) {
 	}
 	var holders []func()
 	for range limits.LargeDecisions {
-		ctx, over := InTurn(t.Context(), 1)
+		ctx, over := InTurn(t.Context(), "", 1)
 		ok(t, c.take(ctx, limits.LargeEvidence+1, func() {}))
 		holders = append(holders, over)
 	}
 	short, end := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer end()
-	early, earlyOver := InTurn(short, 1)
+	early, earlyOver := InTurn(short, "", 1)
 	if n, err := look(early); err == nil || !strings.Contains(err.Error(), "limits.LargeDecisions") {
 		t.Errorf("%d are found out of turn: %v", n, err)
 	}
 	earlyOver()
-	waiting, waitingOver := InTurn(t.Context(), 1)
+	waiting, waitingOver := InTurn(t.Context(), "", 1)
 	late := make(chan int)
 	go func() {
 		n, err := look(waiting)
@@ -175,20 +185,20 @@ func TestInTurn_WhoWaitedFindsTheSame(t *testing.T) {
 		runtime.Gosched()
 	}
 	holders[0]()
-	if n := <-late; n != 1 || len(c.turns) != limits.LargeDecisions {
-		t.Errorf("%d are found after it waited, in %d turns", n, len(c.turns))
+	if n := <-late; n != 1 || c.much() != limits.LargeDecisions {
+		t.Errorf("%d are found after it waited, in %d turns", n, c.much())
 	}
 	waitingOver()
 	holders[1]()
 	for range 2 {
-		ctx, over := InTurn(t.Context(), 1)
+		ctx, over := InTurn(t.Context(), "", 1)
 		if n, err := look(ctx); n != 1 || err != nil {
 			t.Errorf("%d are found, %v", n, err)
 		}
 		over()
 	}
-	if len(c.turns) != 0 {
-		t.Errorf("%d turns are not over", len(c.turns))
+	if c.much() != 0 {
+		t.Errorf("%d turns are not over", c.much())
 	}
 }
 
@@ -201,10 +211,10 @@ func TestInTurn_AnnotationsOfMemoryCountAndItsContentDoesNot(t *testing.T) {
 		s := newShop(t, testkit.RegistryOptions{Referrers: true})
 		long := strings.Repeat("A", c.long)
 		s.pushAnnotated(t, testkit.SignatureTag(s.digest), "application/vnd.dev.cosign.simplesigning.v1+json", 20,
-			map[string]string{signatureAnnotation: "c2ln", certificateAnnotation: long, chainAnnotation: long, rekorAnnotation: long})
+			map[string]string{signatureAnnotation: "c2ln", certificateAnnotation: long, timestampAnnotation: long, rekorAnnotation: long})
 		client := New(Options{})
 		for range 2 {
-			ctx, over := InTurn(t.Context(), 2)
+			ctx, over := InTurn(t.Context(), "", 2)
 			s.ResetCounts()
 			for range 2 { // two images with as much
 				found, err := client.Evidence(ctx, s.repository, s.digest, want, func(e Evidence) bool { return len(e.Signatures) > 0 }, nil)
@@ -212,8 +222,8 @@ func TestInTurn_AnnotationsOfMemoryCountAndItsContentDoesNot(t *testing.T) {
 					t.Errorf("%s: %d, %v: %s", title, len(found.Signatures), err, reasons(found.Signatures))
 				}
 			}
-			if len(client.turns) != c.turns {
-				t.Errorf("%s: %d turns after %d requests", title, len(client.turns), s.Requests())
+			if client.much() != c.turns {
+				t.Errorf("%s: %d turns after %d requests", title, client.much(), s.Requests())
 			}
 			over()
 		}

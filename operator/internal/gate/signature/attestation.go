@@ -43,7 +43,7 @@ func (r *run) attestation(j *judgement, a gate.AttestationRule, held *evidence) 
 	}
 	d := demanded{AttestationRule: a, held: len(ofType)}
 	d.found, d.rest, d.tally = r.attestedBy(j, a, ofType)
-	d.unread = sorted(append(d.unread, held.unreadOf(a.PredicateType)...))
+	d.unread = held.unreadOf(a.PredicateType)
 	if isScan(a.PredicateType) {
 		d.unreadable = r.unreadableBy(j, a, held.unreadable)
 		r.newestPasses(j, d)
@@ -81,7 +81,7 @@ func (r *run) attestedBy(j *judgement, a gate.AttestationRule, ofType []*stored)
 		if o.unusable != nil {
 			t.unknown = append(t.unknown, o.unusable.Error())
 		}
-		t.reasons, t.unread = firstReasons(t.reasons, o.reasons...), append(t.unread, o.unread...)
+		t.reasons = firstReasons(t.reasons, o.reasons...)
 		for index, who := range o.accepted {
 			at := &byIndex[index]
 			at.statement = ofType[index].statement

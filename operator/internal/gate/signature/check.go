@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
@@ -21,12 +22,13 @@ const policyName = "signature"
 // Check implements gate.Check. What it decided it keeps, so that one is made for a process.
 type Check struct {
 	memo *memo
-	// large is held while an image with much evidence is judged.
-	large chan struct{}
+	// judged is held while an image with some evidence is judged, and all of it while one with
+	// much is.
+	judged *semaphore.Weighted
 }
 
 // New makes the check.
-func New() *Check { return &Check{memo: newMemo(), large: make(chan struct{}, 1)} }
+func New() *Check { return &Check{memo: newMemo(), judged: semaphore.NewWeighted(limits.Judged)} }
 
 // Collectors returns the check's metrics, for registration.
 func (c *Check) Collectors() []prometheus.Collector { return []prometheus.Collector{c.memo.asked} }
@@ -170,8 +172,8 @@ func (r *run) disagreement(image *gate.Image) {
 	})...)
 }
 
-// enter waits for the turn of an image with much evidence, until ctx is over, which then
-// ends its judgement too. The caller has to leave.
+// enter waits for the turn of an image with some evidence, or with much, until ctx is over,
+// which then ends its judgement too. The caller has to leave.
 func (c *Check) enter(ctx context.Context, image *gate.Image) (leave func()) {
 	bytes := 0
 	for _, list := range [][]gate.Signature{image.Signatures, image.Attestations} {
@@ -179,15 +181,17 @@ func (c *Check) enter(ctx context.Context, image *gate.Image) (leave func()) {
 			bytes += len(list[i].Bundle) + len(list[i].Payload)
 		}
 	}
-	if c.large == nil || bytes < limits.LargeEvidence {
+	share := int64(1)
+	switch {
+	case c.judged == nil || bytes < limits.SmallEvidence:
+		return func() {}
+	case bytes >= limits.LargeEvidence:
+		share = limits.Judged
+	}
+	if c.judged.Acquire(ctx, share) != nil {
 		return func() {}
 	}
-	select {
-	case c.large <- struct{}{}:
-		return func() { <-c.large }
-	case <-ctx.Done():
-		return func() {}
-	}
+	return func() { c.judged.Release(share) }
 }
 
 // reach decides.

@@ -82,7 +82,7 @@ func ruleFor(authorities ...gate.Authority) gate.ImageRule {
 func fromTag(format gate.SignatureFormat, s testkit.TagSignature) gate.Signature {
 	return gate.Signature{
 		Format: format, Payload: s.Payload, Base64: s.Base64,
-		Certificate: s.Certificate, Chain: s.Chain, RekorBundle: s.RekorBundle, Timestamp: s.Timestamp,
+		Certificate: s.Certificate, RekorBundle: s.RekorBundle, Timestamp: s.Timestamp,
 	}
 }
 

@@ -47,20 +47,20 @@ func FuzzBundle(f *testing.F) {
 
 func FuzzEnvelope(f *testing.F) {
 	s := statementBy(f, ci(), true, webDigest, provenance, nil)
-	f.Add(s.Payload, s.Certificate, s.Chain, s.RekorBundle, s.Timestamp)
-	f.Add(keyStatement(f, keys()[0], true, webDigest, provenance, nil).Payload, []byte{}, []byte{}, []byte{}, []byte{})
-	f.Fuzz(func(t *testing.T, payload, certificate, chain, entry, timestamp []byte) {
-		mustNotVerify(t, gate.Signature{Format: gate.FormatAttestationTag, Payload: payload, Certificate: certificate, Chain: chain, RekorBundle: entry, Timestamp: timestamp})
+	f.Add(s.Payload, s.Certificate, s.RekorBundle, s.Timestamp)
+	f.Add(keyStatement(f, keys()[0], true, webDigest, provenance, nil).Payload, []byte{}, []byte{}, []byte{})
+	f.Fuzz(func(t *testing.T, payload, certificate, entry, timestamp []byte) {
+		mustNotVerify(t, gate.Signature{Format: gate.FormatAttestationTag, Payload: payload, Certificate: certificate, RekorBundle: entry, Timestamp: timestamp})
 	})
 }
 
 func FuzzClaim(f *testing.F) {
 	s := keylessTag(f, sigstores()[0], ci(), webDigest)
-	f.Add(s.Payload, s.Base64, s.Certificate, s.Chain, s.RekorBundle, s.Timestamp)
+	f.Add(s.Payload, s.Base64, s.Certificate, s.RekorBundle, s.Timestamp)
 	c := claim(f, keys()[0], webDigest)
-	f.Add(c.Payload, c.Base64, []byte{}, []byte{}, []byte{}, []byte{})
-	f.Fuzz(func(t *testing.T, payload []byte, signature string, certificate, chain, entry, timestamp []byte) {
-		mustNotVerify(t, gate.Signature{Format: gate.FormatCosignTag, Payload: payload, Base64: signature, Certificate: certificate, Chain: chain, RekorBundle: entry, Timestamp: timestamp})
+	f.Add(c.Payload, c.Base64, []byte{}, []byte{}, []byte{})
+	f.Fuzz(func(t *testing.T, payload []byte, signature string, certificate, entry, timestamp []byte) {
+		mustNotVerify(t, gate.Signature{Format: gate.FormatCosignTag, Payload: payload, Base64: signature, Certificate: certificate, RekorBundle: entry, Timestamp: timestamp})
 	})
 }
 

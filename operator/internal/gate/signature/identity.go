@@ -12,7 +12,6 @@ import (
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
-	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
 // identity is a keyless authority, ready to verify with and safe for concurrent use.
@@ -99,13 +98,6 @@ func (i *identity) accepts(ctx context.Context, s *stored, image digest) (accept
 		return acceptance{}, err
 	}
 	made, err := i.made(ctx, s, func() verify.ArtifactPolicyOption { return artifactOf(s) })
-	var long *chainError
-	if errors.As(err, &long) {
-		// One about another image is none of this one's, whoever made it.
-		if other := s.concerns(image); other != nil {
-			err = other
-		}
-	}
 	if err != nil {
 		return acceptance{}, err
 	}
@@ -114,8 +106,7 @@ func (i *identity) accepts(ctx context.Context, s *stored, image digest) (accept
 
 func (i *identity) signed(ctx context.Context, s *stored) bool {
 	_, err := i.made(ctx, s, verify.WithoutArtifactUnsafe)
-	var long *chainError
-	return err == nil || errors.As(err, &long)
+	return err == nil
 }
 
 // made says by whom, if by whom the authority names. Each attempt reads the artifact.
@@ -160,9 +151,6 @@ func (i *identity) names(s *stored) (string, error) {
 	who := fmt.Sprintf("%s (%s)", summary.SubjectAlternativeName, summary.Issuer)
 	if !i.issuer.matches(summary.Issuer) || !i.subject.matches(summary.SubjectAlternativeName) {
 		return "", fmt.Errorf("it is signed by %s", who)
-	}
-	if s.chain > limits.CertificateChain {
-		return "", &chainError{who, s.chain}
 	}
 	return who, nil
 }

@@ -169,7 +169,7 @@ func fields(v reflect.Value, path string, changed func(path string)) {
 func TestKeyOf_IsMadeOfEveryFieldThatMatters(t *testing.T) {
 	full := func() gate.Signature {
 		return gate.Signature{
-			Format: gate.FormatBundle, Payload: []byte("p"), Base64: "b", Certificate: []byte("c"), Chain: []byte("h"), RekorBundle: []byte("r"),
+			Format: gate.FormatBundle, Payload: []byte("p"), Base64: "b", Certificate: []byte("c"), RekorBundle: []byte("r"),
 			Timestamp: []byte("t"), Bundle: []byte("u"), Unread: &gate.Unread{Reason: "r", Predicate: "p"},
 		}
 	}
@@ -266,14 +266,48 @@ func TestCheck_JudgesOneLargeImageAtATime(t *testing.T) {
 		t.Errorf("%d were judged while it had to wait", misses)
 	}
 	leave()
-	if f := <-done; f.Images[0].Outcome != gate.ImageVerified || len(check.large) != 0 {
-		t.Errorf("in its turn: %+v, %d hold it", f, len(check.large))
+	if f := <-done; f.Images[0].Outcome != gate.ImageVerified || check.held() != 0 {
+		t.Errorf("in its turn: %+v, %d of it are held", f, check.held())
 	}
 	defer check.enter(t.Context(), &in.Images[0])()
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	check.enter(over, &in.Images[0])()
-	if len(check.large) != 1 {
+	if check.held() != limits.Judged {
 		t.Error("who did not get its turn ended another's")
+	}
+}
+
+// held is how much of what may be judged at a time is.
+func (c *Check) held() int {
+	free := 0
+	for c.judged.TryAcquire(1) {
+		free++
+	}
+	c.judged.Release(int64(free))
+	return limits.Judged - free
+}
+
+// A hundred of those that are not much take as much as a few that are.
+func TestCheck_JudgesFewImagesWithSomeEvidenceAtATime(t *testing.T) {
+	some := keyStatement(t, keys()[0], false, webDigest, provenance, strings.Repeat("x", limits.SmallEvidence))
+	in := withAttestations(input(demanding([]gate.Authority{authority(0)}, demand(provenance, ""))), some)
+	check := New()
+	var leave []func()
+	for range limits.Judged {
+		leave = append(leave, check.enter(t.Context(), &in.Images[0]))
+	}
+	ctx := waited{t.Context(), make(chan struct{}, 1)}
+	done := make(chan gate.Findings)
+	go func() { done <- check.Evaluate(ctx, in) }()
+	<-ctx.news
+	if _, misses := check.looks(t); misses != 0 {
+		t.Errorf("%d were judged while it had to wait", misses)
+	}
+	for _, f := range leave {
+		f()
+	}
+	if f := <-done; f.Images[0].Outcome != gate.ImageVerified || check.held() != 0 {
+		t.Errorf("in its turn: %+v, %d of it are held", f, check.held())
 	}
 }

@@ -58,7 +58,7 @@ func (r *run) accepted(j *judgement, ofType []*stored, out *gate.Attested) []*ga
 		if o.unusable != nil {
 			out.Unusable = append(out.Unusable, o.unusable.Error())
 		}
-		out.Reasons, out.Unread = firstReasons(out.Reasons, o.reasons...), append(out.Unread, o.unread...)
+		out.Reasons = firstReasons(out.Reasons, o.reasons...)
 		for index, who := range o.accepted {
 			if accepted[index] == nil {
 				accepted[index] = &gate.Statement{Payload: ofType[index].payload}
@@ -73,7 +73,7 @@ func (r *run) accepted(j *judgement, ofType []*stored, out *gate.Attested) []*ga
 			}
 		}
 	}
-	out.Unusable, out.Unread = sorted(out.Unusable), sorted(out.Unread)
+	out.Unusable = sorted(out.Unusable)
 	return accepted
 }
 

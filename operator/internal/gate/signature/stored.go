@@ -43,10 +43,9 @@ type stored struct {
 	payload   []byte
 	statement *statement
 	content   verify.SignatureContent
-	// certificate of the signer, nil if it came without.
+	// certificate of the signer, nil if it came without. What stands above it has to be in the
+	// trusted root: a chain that came with it is not looked at, in a bundle either.
 	certificate *x509.Certificate
-	// chain is how many certificates came with it.
-	chain int
 	// keyed says that a key may have made it.
 	keyed      bool
 	entries    []*tlog.Entry
@@ -68,17 +67,6 @@ type stored struct {
 // cannotBeAccepted says why not, before anything is verified.
 func (s *stored) cannotBeAccepted() error {
 	return cmp.Or(s.problem, s.unreadable)
-}
-
-// chainError is a signature that is by whom an authority names, as far as its certificate
-// says, and whose chain is too long to be looked at. It is no signature, and no absence.
-type chainError struct {
-	who   string
-	chain int
-}
-
-func (e *chainError) Error() string {
-	return fmt.Sprintf("one by %s comes with %d certificates, more than %d (limits.CertificateChain)", e.who, e.chain, limits.CertificateChain)
 }
 
 // isSignature holds for a claim and for a statement with cosign's predicate for image
@@ -201,7 +189,6 @@ func (s *stored) readBundle(raw []byte) error {
 	if !ok {
 		return errMessage
 	}
-	s.chain = len(b.VerificationMaterial.GetX509CertificateChain().GetCertificates())
 	by, err := b.VerificationContent()
 	if err != nil {
 		return fmt.Errorf("reading the bundle's certificate: %w", err)
@@ -295,11 +282,9 @@ func (s *stored) setEnvelope(payload []byte, kind string, sigs []dsse.Signature)
 	return nil
 }
 
-// readAnnotations reads certificate, log entry and timestamp. The chain is counted and
-// not read: every certificate above the signer's has to be in the trusted root. None of
-// them concerns a key, which may have signed whatever is attached.
+// readAnnotations reads certificate, log entry and timestamp. None of them concerns a key,
+// which may have signed whatever is attached.
 func (s *stored) readAnnotations(r *gate.Signature) (err error) {
-	s.chain = bytes.Count(r.Chain, []byte("-----BEGIN"))
 	if len(r.Certificate) > 0 {
 		if s.certificate, err = readCertificate(r.Certificate); err != nil {
 			return err

@@ -1,7 +1,6 @@
 package signature
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -21,8 +20,6 @@ type opinion struct {
 	accepted map[int]acceptance
 	// reasons why the others were refused, some of them.
 	reasons []string
-	// unread says of what may be the authority's why it was not looked at.
-	unread []string
 }
 
 // ask asks one authority about everything there is, also when one acceptance would do:
@@ -43,13 +40,9 @@ func (r *run) ask(name string, a gate.Authority, held []*stored, d digest) opini
 			return o
 		}
 		who, err := v.accepts(r.ctx, s, d)
-		var long *chainError
-		switch {
-		case err == nil:
+		if err == nil {
 			o.accepted[i] = who
-		case errors.As(err, &long):
-			o.unread = append(o.unread, long.Error())
-		default:
+		} else {
 			o.reasons = firstReasons(o.reasons, err.Error())
 		}
 	}
@@ -129,7 +122,6 @@ func (r *run) count(rule gate.ImageRule, held *evidence, d digest) tally {
 	names := authorityNames(rule.Authorities)
 	for i, a := range rule.Authorities {
 		o := r.ask(names[i], a, held.signatures, d)
-		t.unread = append(t.unread, o.unread...)
 		switch {
 		case o.unusable != nil:
 			t.unknown = append(t.unknown, o.unusable.Error())
