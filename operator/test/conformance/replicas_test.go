@@ -216,19 +216,23 @@ func (s *service) add(webhooks, health string) {
 }
 
 // forward joins a connection with one to a replica. Where none is ready it is closed, as one
-// to a Service without endpoints is.
+// to a Service without endpoints is. One probe that is answered late does not make a replica
+// that: on a machine with much to do all of them are late at times, and a kubelet asks more
+// than once too.
 func (s *service) forward(ctx context.Context, from net.Conn) {
 	defer from.Close()
-	for _, b := range s.inTurn() {
-		if !s.ready(ctx, b) {
-			continue
+	for began := time.Now(); time.Since(began) < patience; {
+		for _, b := range s.inTurn() {
+			if !s.ready(ctx, b) {
+				continue
+			}
+			to, err := net.Dial("tcp4", b.webhooks)
+			if err != nil {
+				continue
+			}
+			join(ctx, from, to)
+			return
 		}
-		to, err := net.Dial("tcp4", b.webhooks)
-		if err != nil {
-			continue
-		}
-		join(ctx, from, to)
-		return
 	}
 }
 
