@@ -29,14 +29,15 @@ const (
 	nextImage = "registry.example.com/shop/cache:7.2.5"
 )
 
-// TestLeader_GoesAwayInTheMiddleOfARollout has two replicas of the operator, and the one that
-// leads goes away while a canary is on its way: killed, asked to end, or stopped until the
+// TestLeader_GoesAwayInTheMiddleOfARollout has two replicas of the operator, one of which
+// stands by, and the one that leads goes away while a canary is on its way: killed, asked to end, or stopped until the
 // other leads.
 func TestLeader_GoesAwayInTheMiddleOfARollout(t *testing.T) {
 	r := newReplicas(t, "--leader-elect-lease-duration="+leaseDuration.String(),
 		"--leader-elect-renew-deadline="+renewDeadline.String(), "--leader-elect-retry-period="+retryPeriod.String())
 	fleet := r.fleet(t)
 	calm := fleet[0]
+	t.Run("standby", func(t *testing.T) { r.standsBy(t) })
 
 	from := len(r.log.read(t))
 	r.setImage(t, calm, nextImage)

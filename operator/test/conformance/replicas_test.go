@@ -130,6 +130,8 @@ type auditLog struct {
 	path   string
 	offset int64
 	events []*auditv1.Event
+	// watches that have begun, which are answered when they end.
+	watches []*auditv1.Event
 }
 
 // read returns all that is logged of requests that were answered, the earliest first.
@@ -151,8 +153,12 @@ func (l *auditLog) read(t *testing.T) []*auditv1.Event {
 		if err := json.Unmarshal(line, e); err != nil {
 			t.Fatalf("%v: %s", err, line)
 		}
-		if e.ObjectRef != nil && e.ResponseStatus != nil && e.Stage == auditv1.StageResponseComplete {
+		switch {
+		case e.ObjectRef == nil || e.ResponseStatus == nil:
+		case e.Stage == auditv1.StageResponseComplete:
 			l.events = append(l.events, e)
+		case e.Stage == auditv1.StageResponseStarted && e.Verb == "watch":
+			l.watches = append(l.watches, e)
 		}
 	}
 	return l.events
