@@ -73,7 +73,7 @@ the order of environments; 2 wrong flags, or a tree, branch or overlay that does
 	f.StringVar(&o.from, "from", "", "environment to promote from (default: the one that the Gate of --to demands evidence of)")
 	f.StringVar(&o.to, "to", "", "environment to promote to")
 	f.StringArrayVar(&o.workloads, "workload", nil, "name, or namespace/name, of a Workload (repeatable; default: all that both have)")
-	f.StringVar(&o.image, "image", "", "run this image, by digest, instead of what another environment has: a rollback")
+	f.StringVar(&o.image, "image", "", "run this image, by digest, instead of what another environment has: a rollback, or a release to the first environment")
 	f.BoolVar(&o.fromCluster, "from-cluster", false, "take what runs Ready in the cluster of the kubeconfig, and not what is committed")
 	f.StringVar(&o.overlays, "overlays", "", "folder with an overlay for each environment (default: overlays or kustomize/overlays of the repository that is worked in)")
 	f.StringSliceVar(&o.gates, "gate", nil, "file or folder with further Gates, and what Gates refer to (repeatable)")

@@ -30,8 +30,8 @@ const (
 )
 
 // TestLeader_GoesAwayInTheMiddleOfARollout has two replicas of the operator, one of which
-// stands by, and the one that leads goes away while a canary is on its way: killed, asked to end, or stopped until the
-// other leads.
+// stands by, and the one that leads goes away while a canary is on its way: killed, asked to
+// end, or stopped until the other leads.
 func TestLeader_GoesAwayInTheMiddleOfARollout(t *testing.T) {
 	r := newReplicas(t, "--leader-elect-lease-duration="+leaseDuration.String(),
 		"--leader-elect-renew-deadline="+renewDeadline.String(), "--leader-elect-retry-period="+retryPeriod.String())
