@@ -74,6 +74,10 @@ func (p *promoting) report(ended error) error {
 	case "json":
 		err = json.NewEncoder(p.s.out).Encode(p.out)
 	case "markdown":
+		// The text is for a pull request, which there is none of yet.
+		for _, why := range p.out.NotYet {
+			say(p.s.err, "sluice: ", "not yet: "+why)
+		}
 		_, err = io.WriteString(p.s.out, p.out.Text)
 	default:
 		err = p.write(undone)

@@ -68,6 +68,10 @@ func TestPromote_WhatOnlyWaitsIsToldApart(t *testing.T) {
 			if (len(out.NotYet) == 1) != (c.code == 0) || out.Verdict == "Allow" || out.Verdict == "" && out.Text != "" {
 				t.Errorf("%+v", out)
 			}
+			said = r.promote("--to=prod", "--not-yet-ok", "--format=markdown")
+			if waits := strings.Contains(said.err, "sluice: not yet: "); said.code != c.code || waits != (c.code == 0) {
+				t.Errorf("it is told beside the text: %t\n%+v", waits, said)
+			}
 			check()
 		})
 	}
