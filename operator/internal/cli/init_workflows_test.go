@@ -5,9 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
 // moduleProxy is a folder that serves one version of this module, as a proxy does. Its
@@ -107,4 +111,81 @@ func TestInit_ItsCheckAsksEveryGateAndAnnotates(t *testing.T) {
 		return
 	}
 	t.Error("there is no such step")
+}
+
+// promotes runs the step of a fleet's workflow that promotes, as a runner does, with this
+// command. It returns what is said, and the summary.
+func (d *desk) promotes(t *testing.T, to string) (said, summary string, err error) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(d.dir, ".github", "workflows", "promote.yml"))
+	must(t, err)
+	var w struct {
+		Jobs map[string]struct{ Steps []struct{ Name, Run string } }
+	}
+	must(t, yaml.Unmarshal(raw, &w))
+	self, err := os.Executable()
+	must(t, err)
+	temp := t.TempDir()
+	must(t, os.Symlink(self, filepath.Join(temp, "sluice")))
+	for _, step := range w.Jobs["promote"].Steps {
+		if step.Name != "Take the images over" {
+			continue
+		}
+		c := exec.CommandContext(t.Context(), "bash", "-e", "-c", step.Run)
+		c.Dir = d.dir
+		c.Env = append(os.Environ(), asCommand+"=1", "PATH="+temp+":"+os.Getenv("PATH"), "TO="+to, "GH_TOKEN=", "GITHUB_API_URL=https://api.github.com",
+			"RUNNER_TEMP="+temp, "GITHUB_STEP_SUMMARY="+filepath.Join(temp, "summary"))
+		out, ended := c.CombinedOutput()
+		raw, err := os.ReadFile(filepath.Join(temp, "summary"))
+		must(t, err)
+		return string(out), string(raw), ended
+	}
+	t.Fatal("there is no such step")
+	return "", "", nil
+}
+
+// A promotion that waits for evidence is no failure; one that a Gate denies for more is one.
+func TestInit_ItsPromotionFailsForWhatHasToBeActedOn(t *testing.T) {
+	d := newDesk(t)
+	d.keyring(t)
+	d.initWith("--attestors", "@keys").must(t, 0)
+	d.dir = filepath.Join(d.dir, "fleet")
+	d.git(t, "init", "-q", "-b", "main")
+	d.git(t, "config", "user.name", "a")
+	d.git(t, "config", "user.email", "a@example.com")
+	file := filepath.Join("overlays", "dev", "images", "kustomization.yaml")
+	was, err := os.ReadFile(filepath.Join(d.dir, file))
+	must(t, err)
+	pinned := regexp.MustCompile("sha256:[0-9a-f]{64}")
+	for _, c := range []struct {
+		name, to string
+		sign     bool
+		fails    bool
+		says     []string
+	}{
+		{"signed-new", "ci", true, false, []string{"## dev to ci\n", "\n    not yet: Workload/", "has no evidence of environment dev", "nothing was changed"}},
+		{"signed-new", "prod", true, false, []string{"## e2e to prod\n", "nothing to do"}},
+		{"unsigned-new", "ci", false, true, []string{"## dev to ci\n", "image has no signature", "\n    sluice: the gate of ci denies it"}},
+	} {
+		digest, err := testkit.PushImage(d.registry.Host()+"/shop/signed:new", c.name)
+		must(t, err)
+		if c.sign {
+			must(t, d.key.SignBundle(d.registry.Host()+"/shop/signed", digest))
+		}
+		d.write(t, file, pinned.ReplaceAllString(string(was), digest))
+		d.git(t, "add", "-A")
+		d.git(t, "commit", "-q", "--allow-empty", "-m", c.name)
+		said, summary, err := d.promotes(t, c.to)
+		if (err != nil) != c.fails {
+			t.Errorf("%s to %s: %v\n%s", c.name, c.to, err, said)
+		}
+		for _, text := range c.says {
+			if !strings.Contains(summary, text) {
+				t.Errorf("%s to %s: %q is not in the summary:\n%s", c.name, c.to, text, summary)
+			}
+		}
+		if err := exec.CommandContext(t.Context(), "git", "-C", d.dir, "rev-parse", "-q", "--verify", "promote/"+c.to).Run(); err == nil {
+			t.Errorf("%s: branch promote/%s is there", c.name, c.to)
+		}
+	}
 }

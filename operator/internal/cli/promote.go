@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
 	"github.com/sluice-dev/sluice/operator/internal/pin"
 	"github.com/sluice-dev/sluice/operator/internal/promote"
@@ -30,6 +29,7 @@ type promoteOptions struct {
 	forgeURL             string
 	pullRequest          bool
 	draft, dryRun        bool
+	notYetOK             bool
 	forceWindow          string
 	format               string
 }
@@ -54,12 +54,17 @@ pushed and the pull request made, or the open one of the branch brought up to da
 sent to github.com, gitlab.com, gitea.com and codeberg.org, or where --forge-url says.
 Without one the commands for it are printed.
 
+What only waits, for evidence that the environment before has not given yet or for a
+window to open, is told as "not yet". For a job that runs by itself that is no failure:
+--not-yet-ok ends with 0 then.
+
 Exit codes: 0 promoted, or there was nothing to do; 1 refused by a Gate, its windows or
 the order of environments; 2 wrong flags, or a tree, branch or overlay that does not do;
 3 could not decide, or the forge did not answer.`,
 		Example: `  sluice promote --from e2e --to prod --dry-run
   sluice promote --from e2e --to prod --workload web --workload api
   sluice promote --from e2e --to prod --from-cluster --context e2e
+  sluice promote --from e2e --to prod --not-yet-ok
   sluice promote --to prod --workload web --image registry.example.com/shop/web@sha256:…`,
 		Args: takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), s) },
@@ -68,7 +73,7 @@ the order of environments; 2 wrong flags, or a tree, branch or overlay that does
 	f.StringVar(&o.from, "from", "", "environment to promote from (default: the one that the Gate of --to demands evidence of)")
 	f.StringVar(&o.to, "to", "", "environment to promote to")
 	f.StringArrayVar(&o.workloads, "workload", nil, "name, or namespace/name, of a Workload (repeatable; default: all that both have)")
-	f.StringVar(&o.image, "image", "", "run this image, by digest, instead of what another environment has: a rollback")
+	f.StringVar(&o.image, "image", "", "run this image, by digest, instead of what another environment has: a rollback, or a release to the first environment")
 	f.BoolVar(&o.fromCluster, "from-cluster", false, "take what runs Ready in the cluster of the kubeconfig, and not what is committed")
 	f.StringVar(&o.overlays, "overlays", "", "folder with an overlay for each environment (default: overlays or kustomize/overlays of the repository that is worked in)")
 	f.StringSliceVar(&o.gates, "gate", nil, "file or folder with further Gates, and what Gates refer to (repeatable)")
@@ -78,6 +83,7 @@ the order of environments; 2 wrong flags, or a tree, branch or overlay that does
 	f.BoolVar(&o.pullRequest, "pull-request", true, "push and make the pull request, where there is a token")
 	f.StringVar(&o.forgeURL, "forge-url", "", "API of a forge at another host, such as https://git.example.com/api/v4; its path ends with /api/v3 (GitHub), /api/v4 (GitLab) or /api/v1 (Gitea)")
 	f.BoolVar(&o.draft, "draft", false, "commit also what the Gate denies, and make the pull request a draft")
+	f.BoolVar(&o.notYetOK, "not-yet-ok", false, "end with 0 and not with 1 where all that is missing comes by itself: evidence of the environment before, or an open window")
 	f.BoolVar(&o.dryRun, "dry-run", false, "change nothing, and show what would be promoted")
 	f.StringVar(&o.forceWindow, "force-window", "", "reason to promote although the windows of the Gate say no; it stands in the pull request")
 	f.StringVar(&o.format, "format", formatText, "text, json or markdown (the pull request's text)")
@@ -102,6 +108,8 @@ func (o *promoteOptions) validate() error {
 		return usage("--to is required: the environment to promote to")
 	case o.forceWindow != "" && strings.TrimSpace(o.forceWindow) == "":
 		return usage("--force-window needs a reason in words: it stands in the pull request")
+	case o.notYetOK && o.draft:
+		return usage("--draft commits what the Gate denies: --not-yet-ok has no part in it")
 	case o.image != "" && o.fromCluster:
 		return usage("--image names what is to run: --from-cluster has no part in it")
 	case !o.fromCluster && (o.Kubeconfig != "" || o.Context != "" || o.Namespace != ""):
@@ -125,7 +133,9 @@ type promoting struct {
 	chain        promote.Chain
 	changed      *pin.Changed
 	text         promote.Text
-	out          promoted
+	// closed says that a window of the target is, so that its Gates were not asked.
+	closed bool
+	out    promoted
 }
 
 func (o *promoteOptions) run(ctx context.Context, s streams) error {
@@ -157,7 +167,9 @@ func (o *promoteOptions) run(ctx context.Context, s streams) error {
 	if len(p.changed.Files) == 0 {
 		return p.settle()
 	}
-	if err := p.open(); err != nil {
+	if err := p.open(); p.closed {
+		return p.report(err)
+	} else if err != nil {
 		return err
 	}
 	if err := p.along(ctx); err != nil {
@@ -196,20 +208,29 @@ func (p *promoting) permitted() error {
 
 // open holds it against the windows of the target, once there is something to do.
 func (p *promoting) open() error {
+	comes := true
 	for _, g := range p.environments[p.to].gates {
-		frozen, err := frozen(g, p.now)
+		frozen, opens, err := frozen(g, p.now)
 		if err != nil {
 			return err
 		}
-		if frozen == "" {
-			continue
+		if frozen != "" {
+			p.text.Frozen = strings.TrimPrefix(p.text.Frozen+"; "+frozen, "; ")
+			comes = comes && opens
 		}
-		if p.forceWindow == "" {
-			return &exit{code: ExitDenied, err: fmt.Errorf("%s; --force-window=REASON goes past it, and says so in the pull request", frozen)}
-		}
-		p.text.Frozen, p.text.Forced = strings.TrimPrefix(p.text.Frozen+"; "+frozen, "; "), p.forceWindow
 	}
-	return nil
+	if p.text.Frozen == "" {
+		return nil
+	}
+	if p.text.Forced = p.forceWindow; p.text.Forced != "" {
+		return nil
+	}
+	p.closed = true
+	refusal := fmt.Errorf("%s; --force-window=REASON goes past it, and says so in the pull request", p.text.Frozen)
+	if !comes {
+		return &exit{code: ExitDenied, err: refusal}
+	}
+	return p.notYet(refusal, p.text.Frozen)
 }
 
 // change works out the files; nothing is written yet.
@@ -258,17 +279,6 @@ func (p *promoting) clean(files map[string][]byte) error {
 		}
 	}
 	return nil
-}
-
-// denied says whether the verdict stands in the way.
-func (p *promoting) denied() error {
-	switch outcome := p.text.Outcome(); {
-	case !outcome.Blocks():
-		return nil
-	case outcome == gate.OutcomeDeny:
-		return &exit{code: ExitDenied, err: fmt.Errorf("the gate of %s denies it", p.to)}
-	}
-	return &exit{code: ExitUndecided, err: fmt.Errorf("the gate of %s could not decide on it", p.to)}
 }
 
 func objectName(o overlay.Object) string { return o.GetNamespace() + "/" + o.GetName() }

@@ -21,8 +21,10 @@ type promoted struct {
 	Verdict   gate.Outcome   `json:"verdict,omitempty"`
 	Notes     []promote.Note `json:"notes,omitempty"`
 	Frozen    string         `json:"frozen,omitempty"`
-	Branch    string         `json:"branch,omitempty"`
-	Commit    string         `json:"commit,omitempty"`
+	// NotYet is what is waited for, where nothing else is in the way.
+	NotYet []string `json:"notYet,omitempty"`
+	Branch string   `json:"branch,omitempty"`
+	Commit string   `json:"commit,omitempty"`
 	// Committed says that the commit was made now.
 	Committed   bool         `json:"committed"`
 	PullRequest *pullRequest `json:"pullRequest,omitempty"`
@@ -64,7 +66,7 @@ func (p *promoting) report(ended error) error {
 			After:  pinned{t.Source.Image.Digest, t.Source.Image.Tag, t.Version()},
 		})
 	}
-	if undone {
+	if undone && !p.closed {
 		p.out.Verdict, p.out.Text = p.text.Outcome(), p.text.Body()
 	}
 	var err error
@@ -72,6 +74,10 @@ func (p *promoting) report(ended error) error {
 	case "json":
 		err = json.NewEncoder(p.s.out).Encode(p.out)
 	case "markdown":
+		// The text is for a pull request, which there is none of yet.
+		for _, why := range p.out.NotYet {
+			say(p.s.err, "sluice: ", "not yet: "+why)
+		}
 		_, err = io.WriteString(p.s.out, p.out.Text)
 	default:
 		err = p.write(undone)
@@ -105,7 +111,7 @@ func (p *promoting) write(undone bool) error {
 		b.WriteString("  ")
 		tell("%s", edit)
 	}
-	if p.text.Frozen != "" {
+	if p.text.Forced != "" {
 		tell("%s; it is promoted all the same: %s", p.text.Frozen, p.text.Forced)
 	}
 	for _, n := range p.text.Notes {
@@ -114,8 +120,10 @@ func (p *promoting) write(undone bool) error {
 	if _, err := io.WriteString(p.s.out, b.String()); err != nil {
 		return err
 	}
-	if err := p.s.text().Write(p.s.out, p.text.Judged); err != nil {
-		return err
+	if !p.closed {
+		if err := p.s.text().Write(p.s.out, p.text.Judged); err != nil {
+			return err
+		}
 	}
 	b.Reset()
 	p.ending(tell)
@@ -132,6 +140,9 @@ func (p *promoting) ending(tell func(string, ...any)) {
 		tell("branch %s has it already", p.out.Branch)
 	default:
 		tell("nothing was changed")
+	}
+	for _, why := range p.out.NotYet {
+		tell("not yet: %s", why)
 	}
 	if r := p.out.PullRequest; r != nil {
 		word := "made"

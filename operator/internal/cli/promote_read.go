@@ -277,15 +277,16 @@ func pinnedIn(set *overlay.Set) ([]promote.Workload, error) {
 	return out, nil
 }
 
-// frozen says why a Gate lets no promotion take place now, "" where it does.
-func frozen(g v1beta1.Gate, now time.Time) (string, error) {
+// frozen says why a Gate lets no promotion take place now, "" where it does, and whether a
+// time is known at which it does again.
+func frozen(g v1beta1.Gate, now time.Time) (why string, opens bool, err error) {
 	windows, errs := window.Compile(g.Spec.PromotionWindows, field.NewPath("spec", "promotionWindows"))
 	if len(errs) > 0 {
-		return "", refused(fmt.Sprintf("Gate %s cannot be used:", g.Name), errs)
+		return "", false, refused(fmt.Sprintf("Gate %s cannot be used:", g.Name), errs)
 	}
 	closed := windows.At(now)
 	if closed == nil {
-		return "", nil
+		return "", false, nil
 	}
 	text := fmt.Sprintf("%s takes no promotions now", g.Spec.Environment)
 	if closed.Reason != "" {
@@ -296,7 +297,8 @@ func frozen(g v1beta1.Gate, now time.Time) (string, error) {
 	} else {
 		text += ", but from " + closed.Opens.Format("Mon 2006-01-02 15:04 MST") + " on"
 	}
-	return fmt.Sprintf("%s: spec.promotionWindows of gate %s, %s %s in %s", text, g.Name, closed.Kind, closed.Schedule, closed.TimeZone), nil
+	text = fmt.Sprintf("%s: spec.promotionWindows of gate %s, %s %s in %s", text, g.Name, closed.Kind, closed.Schedule, closed.TimeZone)
+	return text, !closed.Opens.IsZero(), nil
 }
 
 // plan decides what is taken over.

@@ -342,6 +342,8 @@ func TestPromote_RollsBackToADigest(t *testing.T) {
 	if diff := r.output(t, "diff", "-U0", "main", "promote/prod"); !strings.Contains(diff, ":1.0.0@"+r.older+" # by digest") || !strings.Contains(diff, `&v "1.0.0"`) {
 		t.Errorf("%s", diff)
 	}
+	r.promote("--to=prod", "--image="+r.app()+":1.2.0@"+r.next, "--dry-run").must(t, 0, "set the image of web in prod: 1.2.0")
+	r.promote("--to=dev", "--image="+r.app()+":1.3.0@"+r.now, "--dry-run").must(t, 0, "set the image of web in dev: 1.3.0")
 	r.promote("--to=prod", "--image="+r.app()+":1.0.0").must(t, 2, "has to name a digest")
 	r.promote("--to=prod", "--image="+r.registry.Host()+"/shop/other@"+r.older).must(t, 2, "no Workload of the overlay runs an image of")
 }

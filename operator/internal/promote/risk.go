@@ -65,6 +65,15 @@ func Notes(t Take, before, after, source State) []Note {
 	return n.list
 }
 
+// versions are those before and after, "" where they are not known.
+func (t Take) versions() (was, is string) {
+	have, want := t.Target, t.Source
+	if have.Version == "" && versionForm.MatchString(have.Image.Tag) && versionForm.MatchString(want.Image.Tag) {
+		return have.Image.Tag, want.Image.Tag // no version is set, and the tags are some
+	}
+	return have.Version, t.Version()
+}
+
 func (n *notes) images(t Take) {
 	have, want := t.Target, t.Source
 	if have.Image.Repository != want.Image.Repository {
@@ -73,10 +82,7 @@ func (n *notes) images(t Take) {
 	if want.Resolved {
 		n.add("image", "nothing pins it where it comes from: its digest is what tag %s led to just now", want.Image.TagToResolve())
 	}
-	was, is := have.Version, t.Version()
-	if was == "" && versionForm.MatchString(have.Image.Tag) && versionForm.MatchString(want.Image.Tag) {
-		was, is = have.Image.Tag, want.Image.Tag // no version is set, and the tags are some
-	}
+	was, is := t.versions()
 	switch {
 	case older(is, was):
 		n.add("version", "%s is older than %s: data that the newer one wrote may not be read by it", is, was)

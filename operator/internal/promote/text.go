@@ -72,25 +72,41 @@ func (t Text) Outcome() gate.Outcome {
 
 // Title of the pull request, and subject of the commit.
 func (t Text) Title() string {
-	way := t.From + " to " + t.To
-	if t.From == "" {
-		way = "an earlier image in " + t.To
-	}
 	takes := t.Plan.Undone()
-	if len(takes) == 1 {
-		title := fmt.Sprintf("promote %s from %s", takes[0].Target.Name, way)
-		if t.From == "" {
-			title = fmt.Sprintf("return %s to %s", takes[0].Target.Name, way)
-		}
-		if version := takes[0].Source.Version; version != "" {
-			title += ": " + line(version)
-		}
-		return title
-	}
 	if t.From == "" {
-		return fmt.Sprintf("return %d Workloads to %s", len(takes), way)
+		return t.named(takes)
+	}
+	way := t.From + " to " + t.To
+	if len(takes) == 1 {
+		return fmt.Sprintf("promote %s from %s", takes[0].Target.Name, way) + version(takes[0])
 	}
 	return fmt.Sprintf("promote %d Workloads from %s", len(takes), way)
+}
+
+// named is the title where an image was named: to an earlier one where that is known, since
+// an image may be named to where images come in, too.
+func (t Text) named(takes []Take) string {
+	back := len(takes) > 0
+	for _, take := range takes {
+		was, is := take.versions()
+		back = back && older(is, was)
+	}
+	what, of := fmt.Sprintf("%d Workloads", len(takes)), ""
+	if len(takes) == 1 {
+		what, of = takes[0].Target.Name, version(takes[0])
+	}
+	if back {
+		return fmt.Sprintf("return %s to an earlier image in %s", what, t.To) + of
+	}
+	return fmt.Sprintf("set the image of %s in %s", what, t.To) + of
+}
+
+// version ends the title with what comes in, where it is known.
+func version(t Take) string {
+	if t.Source.Version == "" {
+		return ""
+	}
+	return ": " + line(t.Source.Version)
 }
 
 // Message of the commit: what a log has to tell, and no more.
@@ -132,7 +148,7 @@ func (t Text) head(b *strings.Builder) {
 		fmt.Fprintf(b, "> **FROZEN**: %s. It is promoted all the same: %s\n\n", report.Span(t.Frozen), report.Span(t.Forced))
 	}
 	if t.From == "" {
-		fmt.Fprintf(b, "Returns %s to an image that is named by its digest.\n", t.To)
+		fmt.Fprintf(b, "Sets %s to an image that is named by its digest.\n", t.To)
 		return
 	}
 	fmt.Fprintf(b, "Takes images from **%s** to **%s**, as read from %s.\n", t.From, t.To, report.Span(t.Source))

@@ -168,6 +168,9 @@ func TestText_Body(t *testing.T) {
 	rollback := text()
 	rollback.From, rollback.Asked, rollback.Evidence, rollback.Notes = "", false, nil, nil
 	golden.Compare(t, "rollback.md", rollback.Body())
+	if title := rollback.Title(); title != "set the image of web in prod: 1.2.0" {
+		t.Errorf("of an image that is no earlier one it says %q", title)
+	}
 }
 
 func TestText_IsTheSameEachTime(t *testing.T) {

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -13,8 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// clients is how many ask for verdicts at a time.
-const clients = 3
+const (
+	// clients is how many ask for verdicts at a time.
+	clients = 3
+	// patience is for how long one waits for a verdict.
+	patience = 2 * time.Second
+)
 
 // asked is what clients of the API server were told who create Workloads, dry, again and
 // again: one that the Gate allows, and one that it denies.
@@ -23,11 +28,12 @@ type asked struct {
 	done   sync.WaitGroup
 
 	mu sync.Mutex
-	// right verdicts, and silent answers: refusals because no replica gave a verdict.
-	right, silent int
-	why           string
-	wrong         []string
-	last          time.Time
+	// right verdicts; silent answers, which are refusals because no replica gave a verdict;
+	// and requests that nobody answered for as long as a client waits.
+	right, silent, late int
+	why                 string
+	wrong               []string
+	last                time.Time
 	// gap is the longest time between two right verdicts.
 	gap time.Duration
 }
@@ -62,7 +68,7 @@ func (r *replicas) askOnce(ctx context.Context, a *asked, name, image string, al
 		"apiVersion": "sluice.dev/v1beta1", "kind": "Workload", "spec": map[string]any{"image": image},
 		"metadata": map[string]any{"name": name, "namespace": led},
 	}}
-	patient, done := context.WithTimeout(ctx, 2*time.Second)
+	patient, done := context.WithTimeout(ctx, patience)
 	defer done()
 	err := r.client.Create(patient, w, client.DryRunAll)
 	if ctx.Err() == nil {
@@ -80,6 +86,8 @@ func (a *asked) note(name string, allowed bool, err error) {
 		a.gap, a.last = max(a.gap, time.Since(a.last)), time.Now()
 	case err == nil, denied:
 		a.wrong = append(a.wrong, fmt.Sprintf("%s: %v", name, err))
+	case errors.Is(err, context.DeadlineExceeded):
+		a.late++
 	default:
 		a.silent++
 		a.why = err.Error()

@@ -1,6 +1,7 @@
 package packaging
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,6 +86,30 @@ func TestPromote_NamesWhoCommits(t *testing.T) {
 	}
 	if group := w.Jobs["promote"].Concurrency.Group; w.Concurrency != nil || group != "promote-${{ matrix.to }}" {
 		t.Errorf("one that waits for a reviewer holds up all: %v, %q", w.Concurrency, group)
+	}
+}
+
+// TestPromote_FailsForWhatHasToBeActedOn has the summary say what make says, however it ends.
+// What make says is up to the pipeline, which runs the same step.
+func TestPromote_FailsForWhatHasToBeActedOn(t *testing.T) {
+	for said, code := range map[string]int{"not yet: prod takes no promotions now": 0, "sluice: the gate of prod denies it": 2} {
+		bin := t.TempDir()
+		make := fmt.Sprintf("#!/bin/sh\necho \"$@: %s\" >&2\nexit %d\n", said, code)
+		if err := os.WriteFile(filepath.Join(bin, "make"), []byte(make), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range steps(t, "promote.yml", "promote") {
+			if !strings.Contains(s.Run, "make promote") {
+				continue
+			}
+			c := exec.CommandContext(t.Context(), "bash", "-e", "-c", s.Run)
+			c.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "FROM=e2e", "TO=prod", "RUNNER_TEMP="+bin, "GITHUB_STEP_SUMMARY="+filepath.Join(bin, "summary"))
+			out, _ := c.CombinedOutput()
+			summary, _ := os.ReadFile(filepath.Join(bin, "summary"))
+			if want := "## e2e to prod\n\n    promote: " + said + "\n"; c.ProcessState.ExitCode() != code || string(summary) != want || string(out) != "promote: "+said+"\n" {
+				t.Errorf("exit code %d, it says %q and the summary %q", c.ProcessState.ExitCode(), out, summary)
+			}
+		}
 	}
 }
 

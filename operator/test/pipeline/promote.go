@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 	"github.com/sluice-dev/sluice/operator/internal/scaffold"
@@ -16,7 +19,7 @@ import (
 const newImage, oldImage = "shop/cache:7.3.0", "shop/cache:7.2.4"
 
 // promote takes a new image from dev to prod, in a copy of the overlays in a repository of
-// its own: by `make promote` and by merging what that commits. Each step is refused as long
+// its own: by the workflow's step and by merging what that commits. Each step waits as long
 // as the environment before has not attested the image.
 func promote(ctx context.Context, p *pipeline) error {
 	image, err := p.releaseToDev(ctx)
@@ -92,20 +95,61 @@ func (p *pipeline) commit(ctx context.Context, message string) error {
 	return p.git(ctx, "commit", "-q", "-m", message)
 }
 
-// makePromote is what the workflow runs. Nothing is pushed: the repository has no remote.
-func (p *pipeline) makePromote(ctx context.Context, from, to string) (stepwise.Output, error) {
-	return p.run(ctx, "", "make", "--no-print-directory", "promote", "FROM="+from, "TO="+to, "FLEET="+p.overlays(),
-		"PROMOTE_FLAGS=--gate="+p.keys()+" --pull-request=false "+p.mirror())
+// workflow runs the step of the workflow that promotes, with its flags, and returns how make
+// ended and the summary. Nothing is pushed: the repository has no remote.
+func (p *pipeline) workflow(ctx context.Context, from, to string) (stepwise.Output, string, error) {
+	raw, err := os.ReadFile(filepath.Join(p.root, ".github", "workflows", "promote.yml"))
+	if err != nil {
+		return stepwise.Output{}, "", err
+	}
+	var w struct {
+		Jobs map[string]struct {
+			Steps []struct {
+				Run string
+				Env map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal(raw, &w); err != nil {
+		return stepwise.Output{}, "", fmt.Errorf("promote.yml: %w", err)
+	}
+	for _, step := range w.Jobs["promote"].Steps {
+		if !strings.Contains(step.Run, "make promote") {
+			continue
+		}
+		flags, ok := strings.CutSuffix(step.Env["PROMOTE_FLAGS"], "--gate=${{ runner.temp }}/keys.yaml")
+		if !ok {
+			return stepwise.Output{}, "", fmt.Errorf("promote.yml promotes with %q, and should name the keys last", step.Env["PROMOTE_FLAGS"])
+		}
+		summary := filepath.Join(p.dist, "summary.md")
+		if err := os.WriteFile(summary, nil, 0o600); err != nil {
+			return stepwise.Output{}, "", err
+		}
+		out, err := p.run(ctx, "", "env", "FROM="+from, "TO="+to, "FLEET="+p.overlays(), "RUNNER_TEMP="+p.dist, "GITHUB_STEP_SUMMARY="+summary,
+			"PROMOTE_FLAGS="+flags+"--gate="+p.keys()+" --pull-request=false "+p.mirror(), "bash", "-e", "-c", step.Run)
+		if err != nil {
+			return stepwise.Output{}, "", err
+		}
+		text, err := os.ReadFile(summary)
+		return out, string(text), err
+	}
+	return stepwise.Output{}, "", errors.New("promote.yml has no step that runs make promote")
 }
 
-// refusedToPromote wants make promote to end because sluice ended with 1, and to say why.
-func (p *pipeline) refusedToPromote(ctx context.Context, from, to, why string) error {
-	out, err := p.makePromote(ctx, from, to)
+// refusedToPromote wants nothing to be changed, and the workflow to fail or to wait, and its
+// summary to say why.
+func (p *pipeline) refusedToPromote(ctx context.Context, from, to string, waits bool, why ...string) error {
+	out, summary, err := p.workflow(ctx, from, to)
 	if err != nil {
 		return err
 	}
-	if out.Code == 0 || !strings.Contains(out.Stderr, "Error 1\n") || !strings.Contains(out.Stdout+out.Stderr, why) {
-		return fmt.Errorf("make promote ends with %d, and should because sluice ends with 1 and %q:\n%s%s", out.Code, why, out.Stdout, out.Stderr)
+	if (out.Code == 0) != waits {
+		return fmt.Errorf("the workflow ends with %d:\n%s%s", out.Code, out.Stdout, out.Stderr)
+	}
+	for _, text := range why {
+		if !strings.Contains(summary, text) {
+			return fmt.Errorf("%q is not in the summary:\n%s", text, summary)
+		}
 	}
 	if err := p.git(ctx, "rev-parse", "-q", "--verify", "promote/"+to); err == nil {
 		return fmt.Errorf("branch promote/%s is there although the promotion was refused", to)
@@ -114,7 +158,7 @@ func (p *pipeline) refusedToPromote(ctx context.Context, from, to, why string) e
 }
 
 func (p *pipeline) refusesToLeaveOut(ctx context.Context) error {
-	if err := p.refusedToPromote(ctx, "dev", "prod", "ci, then e2e comes between"); err != nil {
+	if err := p.refusedToPromote(ctx, "dev", "prod", false, "ci, then e2e comes between", "Error 1\n"); err != nil {
 		return err
 	}
 	stepwise.Saw("from dev straight to prod is refused: ci and e2e are left out")
@@ -123,7 +167,7 @@ func (p *pipeline) refusesToLeaveOut(ctx context.Context) error {
 
 // promotes takes what an environment runs to the next, once it is attested.
 func (p *pipeline) promotes(ctx context.Context, from, to, image string) error {
-	if err := p.refusedToPromote(ctx, from, to, lacks(from)); err != nil {
+	if err := p.refusedToPromote(ctx, from, to, true, "\n    not yet: ", "has no evidence of environment "+from, lacks(from)); err != nil {
 		return err
 	}
 	gates := []string{"history", image, "--gate=" + filepath.Join(p.overlays(), to), "--gate=" + p.keys(), p.mirror()}
@@ -136,8 +180,12 @@ func (p *pipeline) promotes(ctx context.Context, from, to, image string) error {
 	if _, err := p.must(ctx, "", p.sluice(), gates...); err != nil {
 		return err
 	}
-	if _, err := stepwise.Must(p.makePromote(ctx, from, to)); err != nil {
+	out, summary, err := p.workflow(ctx, from, to)
+	if err != nil {
 		return err
+	}
+	if out.Code != 0 || !strings.Contains(summary, "\n    committed ") {
+		return fmt.Errorf("the workflow ends with %d, and should commit:\n%s%s", out.Code, out.Stdout, out.Stderr)
 	}
 	if err := p.git(ctx, "merge", "-q", "--ff-only", "promote/"+to); err != nil {
 		return err
@@ -152,6 +200,6 @@ func (p *pipeline) promotes(ctx context.Context, from, to, image string) error {
 	if err := p.passes(ctx, p.overlays(), to, ""); err != nil {
 		return err
 	}
-	stepwise.Saw("make promote from " + from + " to " + to + " is refused before " + from + " attests the image, and taken after")
+	stepwise.Saw("make promote from " + from + " to " + to + " waits until " + from + " attests the image, and is taken after")
 	return nil
 }

@@ -165,6 +165,9 @@ func TestCheck_OnlyEvidenceOfTheRightKindIsProof(t *testing.T) {
 				if f.Policy != "promotion" || f.Remedy == "" || f.Path == "" {
 					t.Errorf("finding %+v", f)
 				}
+				if environment, awaited := promotion.Awaited(f); awaited != strings.HasPrefix(c.says, "image has no evidence") || awaited && environment != "e2e" {
+					t.Errorf("evidence of %q is awaited: %t, by %+v", environment, awaited, f)
+				}
 			}
 			if _, needed := promotion.Needs(in.Gate, in.Images[0]); needed {
 				if enough := check.Enough(t.Context(), []gate.Config{in.Gate}, &in.Images[0], in.Now); enough == v.Outcome.Blocks() {

@@ -112,8 +112,19 @@ func (c complaint) refuse() judged {
 			fmt.Sprintf("deploy the digest that passed %s, or have this one pass: %s", environment, attest))
 	}
 	return refusedFor(
-		fmt.Sprintf("image has no evidence that it passed environment %s", environment),
+		missing+environment,
 		fmt.Sprintf("promote it to %s first, and wait until it has passed; or sign it by hand: %s", environment, attest))
+}
+
+// missing is what is said where nothing of the environment is there, before its name.
+const missing = "image has no evidence that it passed environment "
+
+// Awaited says whether a finding is that there is no evidence of an environment yet, and of
+// which: what it waits for comes once the image has passed there. Evidence that is there and
+// does not count is not awaited.
+func Awaited(f gate.Finding) (environment string, ok bool) {
+	environment, ok = strings.CutPrefix(f.Message, missing)
+	return environment, ok && f.Policy == policyName
 }
 
 // claimed says whether somebody who is no authority signed evidence for the environment.
