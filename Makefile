@@ -6,6 +6,7 @@ SHELL := /bin/sh
 .DELETE_ON_ERROR:
 
 TOOLS := bin/tools
+NEXT := bin/next
 CONTROLPLANE := $(TOOLS)/etcd $(TOOLS)/kube-apiserver $(TOOLS)/kube-controller-manager $(TOOLS)/kubectl
 POLICYTOOLS := $(TOOLS)/opa $(TOOLS)/kustomize
 TESTTOOLS := $(TOOLS)/cosign $(TOOLS)/prometheus $(TOOLS)/actionlint $(TOOLS)/helm $(TOOLS)/operator-verify
@@ -48,6 +49,13 @@ test: tools $(TESTTOOLS) build ## Run every test: Go, Rego, overlays, against a 
 .PHONY: e2e
 e2e: build tools $(DELIVERYTOOLS) bin/e2e ## Deliver an image from dev to prod with a real Argo CD; KEEP=1 leaves it running
 	@bin/e2e $(if $(KEEP),--keep)
+
+# What needs a cluster and is not about one part of it; bin/next has the same tools, but for the API server.
+.PHONY: next
+next: build tools $(TESTTOOLS) bin/demo $(NEXT)/kube-apiserver ## Run the tests that need a cluster, and the demo, with the API server of the newest Kubernetes
+	@for tool in $(TOOLS)/*; do [ $${tool##*/} = kube-apiserver ] || ln -sf "$(CURDIR)/$$tool" $(NEXT)/; done
+	SLUICE_TOOLS_DIR=$(CURDIR)/$(NEXT) go test -count=1 -timeout 30m ./operator/internal/admission ./operator/internal/controller/... ./operator/internal/delta ./operator/test/conformance
+	SLUICE_TOOLS_DIR=$(CURDIR)/$(NEXT) bin/demo
 
 .PHONY: cases
 cases: tools ## Run the known cases, each with its right answer and ours
@@ -147,6 +155,9 @@ $(TOOLS)/etcd: hack/tools/controlplane/go.sum
 	@hack/tools/build controlplane go.etcd.io/etcd/server/v3 $@ '1 min'
 $(TOOLS)/kube-apiserver: hack/tools/controlplane/go.sum
 	@hack/tools/build controlplane k8s.io/kubernetes/cmd/kube-apiserver $@ '4 min'
+# Newer than the Kubernetes that is compiled in, see docs/decisions/019-kubernetes-own-defaults.md.
+$(NEXT)/kube-apiserver: hack/tools/controlplane-next/go.sum
+	@hack/tools/build controlplane-next k8s.io/kubernetes/cmd/kube-apiserver $@ '4 min'
 $(TOOLS)/kube-controller-manager: hack/tools/controlplane/go.sum
 	@hack/tools/build controlplane k8s.io/kubernetes/cmd/kube-controller-manager $@ '1 min'
 $(TOOLS)/kubectl: hack/tools/controlplane/go.sum
