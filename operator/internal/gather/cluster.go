@@ -51,6 +51,9 @@ func (c *Cluster) Exemptions(ctx context.Context) ([]v1beta1.Exemption, error) {
 // OwnNamespace implements Source.
 func (c *Cluster) OwnNamespace() string { return c.OperatorNamespace }
 
+// Shared implements Source.
+func (c *Cluster) Shared() bool { return true }
+
 // Now implements Source.
 func (c *Cluster) Now() time.Time { return tell(c.Clock) }
 

@@ -53,10 +53,10 @@ func (j *Judge) evidence(ctx context.Context, s *subject, gates []read, found []
 	return over
 }
 
-// owner is whose turns a decision takes: one namespace must not keep others from theirs. Where
-// there is no operator all is somebody's own.
+// owner is whose turns a decision takes: one namespace must not keep others from theirs. On the
+// command line all is somebody's own.
 func (j *Judge) owner(s *subject) string {
-	if j.source.OwnNamespace() == "" {
+	if !j.source.Shared() {
 		return ""
 	}
 	return "namespace/" + s.ref.Namespace

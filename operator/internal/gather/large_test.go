@@ -239,7 +239,7 @@ func TestJudge_ImagesOfAnObjectShareWhatIsRead(t *testing.T) {
 // namespace, and no other.
 func TestJudge_MuchEvidenceOfOneNamespaceDoesNotKeepOthersFromTheirs(t *testing.T) {
 	s := newStand(t)
-	s.files.OperatorNamespace = "sluice-system"
+	s.files.Tenants = true
 	s.files.Namespaces["evil"] = s.files.Namespaces["shop"]
 	if err := s.junk(limits.LargeEvidence, testkit.PredicateSign); err != nil {
 		t.Fatal(err)
@@ -282,4 +282,42 @@ func TestJudge_MuchEvidenceOfOneNamespaceDoesNotKeepOthersFromTheirs(t *testing.
 	end()
 	close(enough)
 	hostile.Wait()
+}
+
+// On the command line nobody is held up by himself: what is judged of one namespace is looked at
+// side by side.
+func TestJudge_OnTheCommandLineANamespaceHasAllTurns(t *testing.T) {
+	s := newStand(t)
+	s.files.OperatorNamespace = "sluice-system"
+	s.demand(sbom, "")
+	began, enough := make(chan struct{}, 64), make(chan struct{})
+	s.registry.Override(func(r *http.Request) bool {
+		return strings.Contains(r.URL.Path, "/blobs/") && r.Method == http.MethodGet
+	},
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			began <- struct{}{}
+			<-enough
+		}))
+	judge := gather.NewJudge(s.files, registry.New(registry.Options{}), trust.New(trust.Options{}))
+	var all sync.WaitGroup
+	for i := range limits.LargeDecisions {
+		w := workload(fmt.Sprintf("%s/shop/large-%d:1", s.registry.Host(), i))
+		digest, err := testkit.PushImage(w.Spec.Image, w.Spec.Image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := testkit.StoreBundle(strings.TrimSuffix(w.Spec.Image, ":1"), digest, bytes.Repeat([]byte("x"), limits.LargeEvidence+1), sbom); err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() { judge.Workload(t.Context(), w, nil) })
+	}
+	defer all.Wait()
+	defer close(enough)
+	for i := range limits.LargeDecisions {
+		select {
+		case <-began:
+		case <-time.After(limits.RegistryCall - time.Second):
+			t.Fatalf("%d are read side by side", i)
+		}
+	}
 }

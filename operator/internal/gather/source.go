@@ -32,6 +32,8 @@ type Source interface {
 	Exemptions(ctx context.Context) ([]v1beta1.Exemption, error)
 	// OwnNamespace is the operator's.
 	OwnNamespace() string
+	// Shared says that the namespaces are of people who must not hold up each other.
+	Shared() bool
 	// Now is the time that exemptions are held against.
 	Now() time.Time
 	// Namespace returns the labels of a namespace. With fresh the answer must not lag.
@@ -127,6 +129,9 @@ type Files struct {
 	ExemptionList []v1beta1.Exemption
 	// OperatorNamespace is that of the cluster which will be asked.
 	OperatorNamespace string
+	// Tenants says what Shared returns: false where all is somebody's own, as on the command
+	// line.
+	Tenants bool
 	// Clock is the time; without one it is the machine's.
 	Clock      func() time.Time
 	Namespaces map[string]map[string]string
@@ -163,6 +168,9 @@ func (f *Files) Exemptions(context.Context) ([]v1beta1.Exemption, error) { retur
 
 // OwnNamespace implements Source.
 func (f *Files) OwnNamespace() string { return f.OperatorNamespace }
+
+// Shared implements Source.
+func (f *Files) Shared() bool { return f.Tenants }
 
 // Now implements Source.
 func (f *Files) Now() time.Time { return tell(f.Clock) }

@@ -259,8 +259,8 @@ func (v *view) openIndex(ctx context.Context, online bool) error {
 	if !l.want.Children || v.index {
 		return nil
 	}
-	children, err := recall(ctx, l, l.c.found, "index\x00"+l.digest, limits.CacheContentTTL, online, func(ctx context.Context) ([]descriptor, int, error) {
-		children, err := wide(ctx, l.s, func(limit extent) ([]descriptor, error) { return l.readIndex(ctx, limit) })
+	children, err := recallWide(ctx, l, "index\x00"+l.digest, limits.CacheContentTTL, online, func(ctx context.Context, limit extent) ([]descriptor, int, error) {
+		children, err := l.readIndex(ctx, limit)
 		return children, sizeOf(children), err
 	})
 	if err != nil {

@@ -136,16 +136,21 @@ func (l *look) fill(ctx context.Context, age time.Duration, online bool, which .
 	if !online && !l.c.holds(ctx, reads) {
 		return errNotKept // and the turn is waited for where the registry is asked
 	}
-	if online {
+	for more := reads; online; {
 		waited := false
-		if err := l.c.take(ctx, reads, func() { found, waited = nil, true }); err != nil {
+		if err := l.c.take(ctx, more, func() { found, waited = nil, true }); err != nil {
 			return l.s.failed(opEvidence, 0, err)
 		}
-		if waited {
-			if found, absent, _, err = l.findAll(ctx, age, online, which); err != nil {
-				return err
-			}
+		if !waited {
+			break
 		}
+		// There may be more of it by now than the turn is for that was waited for.
+		before := reads
+		if found, absent, reads, err = l.findAll(ctx, age, online, which); err != nil {
+			return err
+		}
+		more = reads - before
+		l.noted += more
 	}
 	all := slices.Concat(found...)
 	pieces := make([]piece, len(all))
@@ -270,8 +275,8 @@ func (l *look) most(p place, label string) (int64, string) {
 
 // find lists what a place has of what is wanted; absent says that there is no such place.
 func (l *look) find(ctx context.Context, p place, age time.Duration, online bool) (found []candidate, absent bool, err error) {
-	list, err := recall(ctx, l, l.c.found, p.String()+"\x00"+l.digest, age, online, func(ctx context.Context) (listing, int, error) {
-		list, err := wide(ctx, l.s, func(limit extent) (listing, error) { return l.list(ctx, p, limit) })
+	list, err := recallWide(ctx, l, p.String()+"\x00"+l.digest, age, online, func(ctx context.Context, limit extent) (listing, int, error) {
+		list, err := l.list(ctx, p, limit)
 		return list, sizeOf(list.entries), err
 	})
 	if err != nil {
@@ -302,6 +307,12 @@ func (l *look) find(ctx context.Context, p place, age time.Duration, online bool
 
 // recall takes from memory what is not older than age, and from the registry what is.
 func recall[T any](ctx context.Context, l *look, from *memory, what string, age time.Duration, online bool, read func(context.Context) (T, int, error)) (T, error) {
+	return recallOnce(ctx, l, from, what, "", age, online, read)
+}
+
+// recallOnce is recall that reads once for all who ask for the same at the same time and are of
+// the same group.
+func recallOnce[T any](ctx context.Context, l *look, from *memory, what, group string, age time.Duration, online bool, read func(context.Context) (T, int, error)) (T, error) {
 	key := l.s.key(what)
 	if kept, ok := from.get(key, age); ok {
 		return kept.(T), nil
@@ -311,17 +322,23 @@ func recall[T any](ctx context.Context, l *look, from *memory, what string, age 
 		return zero, errNotKept
 	}
 	l.asked.Store(true)
-	return share(ctx, l.c, l.s, what, func(ctx context.Context) (T, error) {
-		if kept, ok := from.get(key, age); ok {
-			// Another flight landed between our look and the start of this one.
-			return kept.(T), nil
+	for {
+		got, err := share(ctx, l.c, l.s, group+what, func(ctx context.Context) (T, error) {
+			if kept, ok := from.get(key, age); ok {
+				// Another flight landed between our look and the start of this one.
+				return kept.(T), nil
+			}
+			value, bytes, err := read(ctx)
+			if err == nil {
+				from.put(key, value, bytes)
+			}
+			return value, err
+		})
+		// Somebody else's decision may have ended before what it asked for was begun.
+		if !errors.Is(err, errOver) || isOver(ctx) {
+			return got, err
 		}
-		value, bytes, err := read(ctx)
-		if err == nil {
-			from.put(key, value, bytes)
-		}
-		return value, err
-	})
+	}
 }
 
 // list asks a place what it has, without what can be no evidence at all.

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -58,6 +59,20 @@ func (t *turn) leave() {
 	t.holds = nil
 }
 
+// errOver says that nothing is begun for a decision that is over.
+var errOver = fmt.Errorf("the decision is over: %w", context.Canceled)
+
+// isOver says whether the context's own decision, or its time, is over.
+func isOver(ctx context.Context) bool {
+	t, ok := ctx.Value(turnKey{}).(*turn)
+	if !ok {
+		return ctx.Err() != nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ended || ctx.Err() != nil
+}
+
 // begin keeps the turn of the context, if it has one, for as long as something is being read
 // for it: that goes on when the decision has run out of time, and is held as long. The caller
 // has to call done. Once the decision is over nothing is begun for it.
@@ -69,7 +84,7 @@ func begin(ctx context.Context) (done func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
-		return nil, context.Canceled
+		return nil, errOver
 	}
 	t.reading++
 	return func() {

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
@@ -132,6 +136,120 @@ func TestInTurn_WhatIsStillReadIsHeld(t *testing.T) {
 	ok(t, <-taken)
 	waitingOver()
 	if n := c.much(); n != 0 {
+		t.Errorf("%d turns are not over", n)
+	}
+}
+
+// Whoever may push can put more beside an image while a decision over it waits.
+func TestInTurn_WhatBecameMoreWhileItWaitedTakesItsTurn(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{Referrers: true})
+	s.storeLarge(t, limits.SmallEvidence+1)
+	clock := newFakeClock()
+	c := clock.client(Options{})
+	for i := range limits.EvidenceDecisions {
+		if !c.turns[0].try(fmt.Sprint("namespace/", i)) {
+			t.Fatal("there is no turn")
+		}
+	}
+	ctx, over := InTurn(t.Context(), "namespace/a", 1)
+	found := make(chan error)
+	go func() {
+		_, err := c.Evidence(ctx, s.repository, s.digest, gate.Want{Predicates: []string{provenance}}, nil, nil)
+		found <- err
+	}()
+	c.turns[0].awaits(t, 1)
+	s.storeLarge(t, limits.LargeEvidence+1)
+	clock.advance(limits.CacheTTL)
+	c.turns[0].leave("namespace/0")
+	ok(t, <-found)
+	if n := c.much(); n != 1 {
+		t.Errorf("%d turns are held for much", n)
+	}
+	over()
+	if n := c.much(); n != 0 {
+		t.Errorf("%d turns are not over", n)
+	}
+}
+
+// awaits waits until so many wait for a turn.
+func (t *turns) awaits(tb testing.TB, n int) {
+	tb.Helper()
+	waiting := func() int {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return len(t.waiting)
+	}
+	for until := time.Now().Add(time.Minute); waiting() != n; runtime.Gosched() {
+		if time.Now().After(until) {
+			tb.Fatalf("%d wait, and not %d", waiting(), n)
+		}
+	}
+}
+
+// What is read for several decisions is read for the others where the one that asked first
+// is over.
+func TestInTurn_ADecisionThatIsOverTakesNothingFromOthers(t *testing.T) {
+	repository, err := name.NewRepository("registry.example.com/web")
+	ok(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Options{})
+		l := (&view{}).lookAt(c, c.session(repository, access{}), "", gate.Want{}, 0)
+		end := make(chan struct{})
+		look := func(owner string, over bool) <-chan error {
+			ctx, give := InTurn(t.Context(), owner, 1)
+			if over {
+				give()
+			}
+			ended := make(chan error, 1)
+			go func() {
+				_, err := recall(ctx, l, c.found, "what", limits.CacheTTL, true, func(ctx context.Context) (int, int, error) {
+					<-end
+					done, err := begin(ctx)
+					if err == nil {
+						done()
+					}
+					return 0, 0, err
+				})
+				ended <- err
+			}()
+			synctest.Wait()
+			return ended
+		}
+		gone, there := look("a", true), look("b", false)
+		close(end)
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Errorf("the one that is over: %v", err)
+		}
+		ok(t, <-there)
+	})
+}
+
+// A list that is large is read for each owner in his own turn: who fills his own with others
+// that are slow does not hold up who asks about the same image.
+func TestClient_NobodyWaitsForTheTurnOfAnotherOwner(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{Referrers: true})
+	long := strings.Repeat("A", limits.SignatureAnnotationBytes)
+	s.pushAnnotated(t, testkit.SignatureTag(s.digest), "application/vnd.dev.cosign.simplesigning.v1+json", 3, map[string]string{signatureAnnotation: "c2ln", rekorAnnotation: long})
+	c := New(Options{})
+	if !c.wide.try("namespace/a") {
+		t.Fatal("there is no turn")
+	}
+	look := func(owner string) error {
+		ctx, over := InTurn(t.Context(), owner, 1)
+		defer over()
+		_, err := c.Evidence(ctx, s.repository, s.digest, gate.Want{Signatures: true}, nil, nil)
+		return err
+	}
+	own := make(chan error)
+	go func() { own <- look("namespace/a") }()
+	c.wide.awaits(t, 1)
+	began := time.Now()
+	if err := look("namespace/b"); err != nil || time.Since(began) > limits.Gather/2 {
+		t.Errorf("another's after %s: %v", time.Since(began), err)
+	}
+	c.wide.leave("namespace/a")
+	ok(t, <-own)
+	if n := c.wide.now(); n != 0 {
 		t.Errorf("%d turns are not over", n)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	protobundle "github.com/sigstore/protobuf-specs/gen/pb-go/bundle/v1"
 	protocommon "github.com/sigstore/protobuf-specs/gen/pb-go/common/v1"
+	prototrustroot "github.com/sigstore/protobuf-specs/gen/pb-go/trustroot/v1"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
@@ -80,5 +81,26 @@ func TestStatements_AChainThatComesWithOneIsNothingToIt(t *testing.T) {
 	got := New().Statements(t.Context(), []gate.Authority{keylessCI(t, nil)}, image, provenance)
 	if len(got.Accepted) != 1 || len(got.Strangers) != 1 || len(got.Unread) > 0 || !strings.Contains(strings.Join(got.Reasons, ""), "verif") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// What stands between the signer's certificate and the root counts where the trusted root lists
+// it, as that of a private Sigstore does, and nowhere else.
+func TestCheck_IntermediatesAreThoseOfTheTrustedRoot(t *testing.T) {
+	without := trustedRootJSON(t, func(r *prototrustroot.TrustedRoot) {
+		for _, ca := range r.CertificateAuthorities {
+			all := ca.CertChain.Certificates
+			ca.CertChain.Certificates = all[len(all)-1:]
+		}
+	})
+	for title, make := range map[string]maker{"bundle": keylessBundle, "tag": keylessTag} {
+		held := make(t, sigstores()[0], ci(), webDigest)
+		if diff := judge(t, input(ruleFor(keylessCI(t, nil)), held)).diff(judged{Outcome: gate.ImageVerified, Authority: "ci", Identity: ciName}); diff != "" {
+			t.Errorf("%s: %s", title, diff)
+		}
+		rule := ruleFor(keylessCI(t, func(k *gate.Keyless) { k.TrustedRoot = without }))
+		if diff := judge(t, input(rule, held)).diff(judged{Outcome: gate.ImageUntrusted, Deny: []string{"image has no signature that authority ci accepts"}}); diff != "" {
+			t.Errorf("%s, and no intermediate in the root: %s", title, diff)
+		}
 	}
 }

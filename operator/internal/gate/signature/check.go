@@ -176,7 +176,11 @@ func (r *run) disagreement(image *gate.Image) {
 // which then ends its judgement too. The caller has to leave.
 func (c *Check) enter(ctx context.Context, image *gate.Image) (leave func()) {
 	bytes := 0
-	for _, list := range [][]gate.Signature{image.Signatures, image.Attestations} {
+	all := [][]gate.Signature{image.Signatures, image.Attestations}
+	for i := range image.Children {
+		all = append(all, image.Children[i].Signatures)
+	}
+	for _, list := range all {
 		for i := range list {
 			bytes += len(list[i].Bundle) + len(list[i].Payload)
 		}

@@ -311,3 +311,17 @@ func TestCheck_JudgesFewImagesWithSomeEvidenceAtATime(t *testing.T) {
 		t.Errorf("in its turn: %+v, %d of it are held", f, check.held())
 	}
 }
+
+// An index may have all its evidence beside the images in it.
+func TestCheck_WhatLiesBesideTheImagesOfAnIndexTakesItsTurn(t *testing.T) {
+	part := gate.Signature{Format: gate.FormatBundle, Bundle: make([]byte, limits.LargeEvidence/2)}
+	check := New()
+	leave := check.enter(t.Context(), &gate.Image{Children: []gate.ChildImage{{Signatures: []gate.Signature{part}}, {Signatures: []gate.Signature{part}}}})
+	if n := check.held(); n != limits.Judged {
+		t.Errorf("%d are held", n)
+	}
+	leave()
+	if n := check.held(); n != 0 {
+		t.Errorf("%d are not over", n)
+	}
+}
