@@ -3,7 +3,9 @@ package kustomize_test
 import (
 	"errors"
 	"fmt"
+	"log"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -187,5 +189,38 @@ func TestBuild_HearsWhatKustomizeWarnsOf(t *testing.T) {
 	}
 	if _, err := kustomize.Build(falling{fsys}, "/o", func(string) {}); err == nil || os.Stderr != stderr {
 		t.Errorf("after a panic: %v", err)
+	}
+}
+
+// Kustomize logs some of what it warns of, with the time, and the value of a var that is no text.
+func TestBuild_HearsWhatKustomizeLogs(t *testing.T) {
+	fsys := filesys.MakeFsInMemory()
+	for name, content := range map[string]string{
+		"kustomization.yaml": "resources: [s.yaml, p.yaml]\nvars:\n- {name: UNUSED, objref: {apiVersion: v1, kind: Secret, name: s}}\n- {name: DATA, objref: {apiVersion: v1, kind: Secret, name: s}, fieldref: {fieldpath: stringData}}\n",
+		"s.yaml":             "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: hunter2}\n",
+		"p.yaml":             "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i, args: [a $(DATA)]}]}\n",
+	} {
+		if err := fsys.WriteFile("/o/"+name, []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var before strings.Builder
+	to, flags := log.Writer(), log.Flags()
+	log.SetOutput(&before)
+	defer log.SetOutput(to)
+	var lines []string
+	if _, err := kustomize.Build(fsys, "/o", func(line string) { lines = append(lines, line) }); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"well-defined vars that were never replaced: ", "MakePrimitiveReplacer: bad replacement type="} {
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
+			t.Errorf("%q is not heard: %q", want, lines)
+		}
+	}
+	if text := strings.Join(lines, "\n"); strings.Contains(text, "hunter2") {
+		t.Errorf("a value is shown: %q", text)
+	}
+	if before.Len() > 0 || log.Writer() != &before || log.Flags() != flags {
+		t.Errorf("the log is not what it was: %q", before.String())
 	}
 }
