@@ -10,6 +10,7 @@ import (
 	"log"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -85,9 +86,29 @@ type logged []string
 // loggedValue is where Kustomize quotes what a var stands for, such as the data of a Secret.
 var loggedValue = regexp.MustCompile(`(?s)^(MakePrimitiveReplacer: .*) val=.*`)
 
+// Write keeps a message. One after which the process would end, as with a merge into a ConfigMap
+// whose data is none, is a panic in its place, which Build makes an error of.
 func (l *logged) Write(message []byte) (int, error) {
+	if isLast() {
+		panic(strings.TrimSpace(string(message)))
+	}
 	*l = append(*l, loggedValue.ReplaceAllString(string(message), "$1"))
 	return len(message), nil
+}
+
+// isLast says whether what is logged is logged by log.Fatal or its like.
+func isLast() bool {
+	callers := make([]uintptr, 16)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers)])
+	for {
+		frame, more := frames.Next()
+		if strings.HasPrefix(frame.Function, "log.Fatal") || strings.HasPrefix(frame.Function, "log.(*Logger).Fatal") {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
 }
 
 // reroute has what is written to the standard error kept, until the function that it returns is

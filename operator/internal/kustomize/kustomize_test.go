@@ -224,3 +224,27 @@ func TestBuild_HearsWhatKustomizeLogs(t *testing.T) {
 		t.Errorf("the log is not what it was: %q", before.String())
 	}
 }
+
+// Kustomize ends the process where it cannot merge into a ConfigMap, with the code of a denial.
+func TestBuild_SurvivesWhatKustomizeTakesForTheEnd(t *testing.T) {
+	fsys := filesys.MakeFsInMemory()
+	for name, content := range map[string]string{
+		"kustomization.yaml":   "resources: [b]\nconfigMapGenerator: [{name: a, behavior: merge, literals: [z=w]}]\n",
+		"b/kustomization.yaml": "resources: [a.yaml]\n",
+		"b/a.yaml":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {'': y}\n",
+	} {
+		if err := fsys.WriteFile("/o/"+name, []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stderr, to := os.Stderr, log.Writer()
+	if _, err := kustomize.Build(fsys, "/o", func(string) {}); err == nil || !strings.Contains(err.Error(), "wrong node kind") {
+		t.Errorf("error: %v", err)
+	}
+	if os.Stderr != stderr || log.Writer() != to {
+		t.Error("the standard error or the log is not what it was")
+	}
+	if out, err := build(innocent); err != nil || whole(out) != nil {
+		t.Errorf("after it: %v, %v", err, out)
+	}
+}
