@@ -55,16 +55,19 @@ type Port struct {
 type Probes struct {
 	// Startup holds the other probes back until it succeeds once.
 	// +kubebuilder:validation:XValidation:rule="[has(self.exec), has(self.grpc), has(self.httpGet), has(self.tcpSocket)].exists_one(h, h)",message="a probe asks by exec, grpc, httpGet or tcpSocket: give it exactly one of them"
+	// +kubebuilder:validation:XValidation:rule="!has(self.exec) || has(self.exec.command) && size(self.exec.command) > 0",message="a probe by exec asks by its command: give it one"
 	// +kubebuilder:validation:XValidation:rule="(has(self.httpGet) ? [self.httpGet.port] : has(self.tcpSocket) ? [self.tcpSocket.port] : has(self.grpc) ? [self.grpc.port] : []).all(p, type(p) != int || (p >= 1 && p <= 65535))",message="the port of a probe is a name of spec.ports, or a number from 1 to 65535"
 	// +optional
 	Startup *corev1.Probe `json:"startup,omitempty"`
 	// Readiness takes the pod out of the Service while it fails.
 	// +kubebuilder:validation:XValidation:rule="[has(self.exec), has(self.grpc), has(self.httpGet), has(self.tcpSocket)].exists_one(h, h)",message="a probe asks by exec, grpc, httpGet or tcpSocket: give it exactly one of them"
+	// +kubebuilder:validation:XValidation:rule="!has(self.exec) || has(self.exec.command) && size(self.exec.command) > 0",message="a probe by exec asks by its command: give it one"
 	// +kubebuilder:validation:XValidation:rule="(has(self.httpGet) ? [self.httpGet.port] : has(self.tcpSocket) ? [self.tcpSocket.port] : has(self.grpc) ? [self.grpc.port] : []).all(p, type(p) != int || (p >= 1 && p <= 65535))",message="the port of a probe is a name of spec.ports, or a number from 1 to 65535"
 	// +optional
 	Readiness *corev1.Probe `json:"readiness,omitempty"`
 	// Liveness restarts the container when it fails.
 	// +kubebuilder:validation:XValidation:rule="[has(self.exec), has(self.grpc), has(self.httpGet), has(self.tcpSocket)].exists_one(h, h)",message="a probe asks by exec, grpc, httpGet or tcpSocket: give it exactly one of them"
+	// +kubebuilder:validation:XValidation:rule="!has(self.exec) || has(self.exec.command) && size(self.exec.command) > 0",message="a probe by exec asks by its command: give it one"
 	// +kubebuilder:validation:XValidation:rule="(has(self.httpGet) ? [self.httpGet.port] : has(self.tcpSocket) ? [self.tcpSocket.port] : has(self.grpc) ? [self.grpc.port] : []).all(p, type(p) != int || (p >= 1 && p <= 65535))",message="the port of a probe is a name of spec.ports, or a number from 1 to 65535"
 	// +optional
 	Liveness *corev1.Probe `json:"liveness,omitempty"`

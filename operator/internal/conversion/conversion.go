@@ -190,9 +190,12 @@ func (c *Converter) Admit(ctx context.Context, obj map[string]any, gvk schema.Gr
 // that was edited, is from before, or was left out; and the API server would not count it
 // as a new generation of the object.
 func (c *Converter) Written(ctx context.Context, obj, old map[string]any) field.ErrorList {
-	_, errs := c.schemas.AdmitChange(ctx, obj, old, v1beta1.GroupVersion.WithKind(v1beta1.WorkloadKind))
 	spec, ok := obj["spec"].(map[string]any)
 	before, okOld := old["spec"].(map[string]any)
+	if ok && okOld && reflect.DeepEqual(before, spec) {
+		return nil // what was stored under older rules can be labelled, as in v1beta1
+	}
+	_, errs := c.schemas.AdmitChange(ctx, obj, old, v1beta1.GroupVersion.WithKind(v1beta1.WorkloadKind))
 	if !ok || !okOld {
 		return errs
 	}

@@ -199,6 +199,8 @@ func TestConverter_ChecksWhatWasWrittenInV1alpha1(t *testing.T) {
 		"too many replicas":       {"", newHead + "spec: {image: i, replicas: 101}", "spec.replicas"},
 		"an unknown field":        {"", newHead + "spec: {image: i, unknown: 1}", "spec.unknown"},
 		"a rule across fields":    {"", newHead + "spec: {image: i, dependsOn: [{name: a}]}", "<nil>"},
+		"what was stored before":  {strings.Replace(rich, "size: 1Gi", "size: 0Gi", 1), strings.Replace(rich, "size: 1Gi", "size: 0Gi", 1), ""},
+		"more than that":          {strings.Replace(rich, "size: 1Gi", "size: 0Gi", 1), strings.NewReplacer("size: 1Gi", "size: 0Gi", "image: i\n", "image: j\n").Replace(rich), "spec.storage.size"},
 		"a Secret by mount & env": {"", newHead + "spec: {image: i, secrets: [{name: a, mountPath: /a, envFrom: true}]}", "spec.secrets[0]"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -79,7 +79,6 @@ func pick(objects []*unstructured.Unstructured, kind string) *unstructured.Unstr
 	panic("no " + kind)
 }
 
-// Changes end up in status, events and logs.
 // Servers from 1.37 on set it, whatever was applied, and those before do not.
 func TestCompare_KnowsTheDefaultsOfLaterServers(t *testing.T) {
 	set := func(strategy map[string]any) *unstructured.Unstructured {
@@ -103,6 +102,7 @@ func TestCompare_KnowsTheDefaultsOfLaterServers(t *testing.T) {
 	}
 }
 
+// Changes end up in status, events and logs.
 func TestCompare_NeverShowsValues(t *testing.T) {
 	const secret = "hunter2"
 	content := func(value string) *unstructured.Unstructured {

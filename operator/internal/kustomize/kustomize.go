@@ -7,8 +7,11 @@ package kustomize
 import (
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -33,9 +36,9 @@ func init() { jsonpatch.AccumulatedCopySizeLimit = limits.PatchCopyBytes }
 // keeping bases inside a root, refusing remote ones and CheckAliases are the file
 // system's and the caller's part. A panic inside Kustomize comes back as an error.
 //
-// Kustomize writes what it warns of to the process's standard error, in every build and for
-// every kustomization of it. heard is given those lines in its place, once the build is done;
-// nil leaves them there.
+// Kustomize writes what it warns of to the process's standard error and to its log, in every
+// build and for every kustomization of it. heard is given those lines in their place, once the
+// build is done; nil leaves them there.
 func Build(fsys filesys.FileSystem, folder string, heard func(line string)) (resources resmap.ResMap, err error) {
 	door.Lock()
 	defer door.Unlock()
@@ -59,12 +62,61 @@ func Build(fsys filesys.FileSystem, folder string, heard func(line string)) (res
 	return resources, nil
 }
 
-// listen takes in what is written to the standard error until the function that it returns is
-// called. Where there is no pipe to be had, it goes where it went.
+// listen takes in what is written to the standard error, or logged, until the function that it
+// returns is called. Where there is no pipe to be had, what is written goes where it went.
 func listen(heard func(line string)) func() {
+	var l logged
+	to, flags := log.Writer(), log.Flags()
+	log.SetOutput(&l)
+	log.SetFlags(0)
+	written := reroute()
+	return func() {
+		lines := slices.Collect(strings.Lines(written()))
+		log.SetOutput(to)
+		log.SetFlags(flags)
+		for _, line := range append(lines, l...) {
+			heard(strings.TrimRight(line, "\n"))
+		}
+	}
+}
+
+// logged are the messages of a log, one each time something is written.
+type logged []string
+
+// loggedValue is where Kustomize quotes what a var stands for, such as the data of a Secret.
+var loggedValue = regexp.MustCompile(`(?s)^(MakePrimitiveReplacer: .*) val=.*`)
+
+// Write keeps a message. One after which the process would end, as with a merge into a ConfigMap
+// whose data is none, is a panic in its place, which Build makes an error of.
+func (l *logged) Write(message []byte) (int, error) {
+	if isLast() {
+		panic(strings.TrimSpace(string(message)))
+	}
+	*l = append(*l, loggedValue.ReplaceAllString(string(message), "$1"))
+	return len(message), nil
+}
+
+// isLast says whether what is logged is logged by log.Fatal or its like.
+func isLast() bool {
+	callers := make([]uintptr, 16)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers)])
+	for {
+		frame, more := frames.Next()
+		if strings.HasPrefix(frame.Function, "log.Fatal") || strings.HasPrefix(frame.Function, "log.(*Logger).Fatal") {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
+}
+
+// reroute has what is written to the standard error kept, until the function that it returns is
+// called, which gives it.
+func reroute() func() string {
 	read, write, err := os.Pipe()
 	if err != nil {
-		return func() {}
+		return func() string { return "" }
 	}
 	stderr := os.Stderr
 	os.Stderr = write
@@ -73,14 +125,11 @@ func listen(heard func(line string)) func() {
 		raw, _ := io.ReadAll(read) // until the other end is closed
 		whole <- raw
 	}()
-	return func() {
+	return func() string {
 		os.Stderr = stderr
 		write.Close()
-		raw := <-whole
-		read.Close()
-		for line := range strings.Lines(string(raw)) {
-			heard(strings.TrimSuffix(line, "\n"))
-		}
+		defer read.Close()
+		return string(<-whole)
 	}
 }
 

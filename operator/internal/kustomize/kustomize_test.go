@@ -3,7 +3,9 @@ package kustomize_test
 import (
 	"errors"
 	"fmt"
+	"log"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -187,5 +189,62 @@ func TestBuild_HearsWhatKustomizeWarnsOf(t *testing.T) {
 	}
 	if _, err := kustomize.Build(falling{fsys}, "/o", func(string) {}); err == nil || os.Stderr != stderr {
 		t.Errorf("after a panic: %v", err)
+	}
+}
+
+// Kustomize logs some of what it warns of, with the time, and the value of a var that is no text.
+func TestBuild_HearsWhatKustomizeLogs(t *testing.T) {
+	fsys := filesys.MakeFsInMemory()
+	for name, content := range map[string]string{
+		"kustomization.yaml": "resources: [s.yaml, p.yaml]\nvars:\n- {name: UNUSED, objref: {apiVersion: v1, kind: Secret, name: s}}\n- {name: DATA, objref: {apiVersion: v1, kind: Secret, name: s}, fieldref: {fieldpath: stringData}}\n",
+		"s.yaml":             "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: hunter2}\n",
+		"p.yaml":             "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i, args: [a $(DATA)]}]}\n",
+	} {
+		if err := fsys.WriteFile("/o/"+name, []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var before strings.Builder
+	to, flags := log.Writer(), log.Flags()
+	log.SetOutput(&before)
+	defer log.SetOutput(to)
+	var lines []string
+	if _, err := kustomize.Build(fsys, "/o", func(line string) { lines = append(lines, line) }); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"well-defined vars that were never replaced: ", "MakePrimitiveReplacer: bad replacement type="} {
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
+			t.Errorf("%q is not heard: %q", want, lines)
+		}
+	}
+	if text := strings.Join(lines, "\n"); strings.Contains(text, "hunter2") {
+		t.Errorf("a value is shown: %q", text)
+	}
+	if before.Len() > 0 || log.Writer() != &before || log.Flags() != flags {
+		t.Errorf("the log is not what it was: %q", before.String())
+	}
+}
+
+// Kustomize ends the process where it cannot merge into a ConfigMap, with the code of a denial.
+func TestBuild_SurvivesWhatKustomizeTakesForTheEnd(t *testing.T) {
+	fsys := filesys.MakeFsInMemory()
+	for name, content := range map[string]string{
+		"kustomization.yaml":   "resources: [b]\nconfigMapGenerator: [{name: a, behavior: merge, literals: [z=w]}]\n",
+		"b/kustomization.yaml": "resources: [a.yaml]\n",
+		"b/a.yaml":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {'': y}\n",
+	} {
+		if err := fsys.WriteFile("/o/"+name, []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stderr, to := os.Stderr, log.Writer()
+	if _, err := kustomize.Build(fsys, "/o", func(string) {}); err == nil || !strings.Contains(err.Error(), "wrong node kind") {
+		t.Errorf("error: %v", err)
+	}
+	if os.Stderr != stderr || log.Writer() != to {
+		t.Error("the standard error or the log is not what it was")
+	}
+	if out, err := build(innocent); err != nil || whole(out) != nil {
+		t.Errorf("after it: %v, %v", err, out)
 	}
 }

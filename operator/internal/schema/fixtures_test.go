@@ -198,6 +198,8 @@ var refused = map[string]struct{ manifest, field string }{
 	"a probe above every port":          {head + "  image: a\n  probes: {startup: {tcpSocket: {port: 65536}}}\n", "spec.probes.startup"},
 	"a probe below every port":          {head + "  image: a\n  probes: {liveness: {grpc: {port: -1}}}\n", "spec.probes.liveness"},
 	"a probe that asks in two ways":     {head + "  image: a\n  probes: {readiness: {httpGet: {port: 80}, tcpSocket: {port: 80}}}\n", "spec.probes.readiness"},
+	"a probe by no command":             {head + "  image: a\n  probes: {liveness: {exec: {}}}\n", "spec.probes.liveness"},
+	"a probe by an empty command":       {head + "  image: a\n  probes: {startup: {exec: {command: []}}}\n", "spec.probes.startup"},
 	"a probe that asks nothing":         {head + "  image: a\n  probes: {liveness: {tcpSocket: {port: 80}}, readiness: {}}\n", "spec.probes.readiness"},
 	"a probe with a period alone":       {head + "  image: a\n  probes: {startup: {periodSeconds: 5}}\n", "spec.probes.startup"},
 	"an unknown field":                  {head + "  image: a\n  replica: 3\n", "spec.replica"},
