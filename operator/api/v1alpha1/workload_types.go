@@ -34,7 +34,7 @@ type WorkloadSpec struct {
 	// StorageSize of each volume. It can grow, where the StorageClass allows that.
 	// +kubebuilder:validation:Pattern=`^[0-9]+(Mi|Gi|Ti)$`
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="quantity(self).isGreaterThan(quantity('0')) && quantity(self).isLessThan(quantity('8Ei'))",message="storageSize is above 0 and below 8Ei: no volume claim asks for another"
+	// +kubebuilder:validation:XValidation:rule="quantity(self).isGreaterThan(quantity('0')) && quantity(self).isLessThan(quantity('8Ei'))",message="storageSize is above 0 and below 8Ei"
 	// +kubebuilder:validation:XValidation:rule="!quantity(self).isLessThan(quantity(oldSelf))",message="storageSize cannot shrink, since no volume can: keep the size, or copy the data to a new Workload"
 	// +optional
 	StorageSize string `json:"storageSize,omitempty"`
