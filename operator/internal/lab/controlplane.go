@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -208,7 +207,7 @@ func (c *Cluster) untilReady(ctx context.Context, p *Process, ready func(context
 	err := wait.PollUntilContextTimeout(ctx, limits.LabPoll, limits.LabReady, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-p.Done():
-			return false, p.ended()
+			return false, p.Ended()
 		default:
 		}
 		last = ready(ctx)
@@ -251,20 +250,4 @@ func newProbe(f files, url string) (func(context.Context) error, error) {
 		}
 		return nil
 	}, nil
-}
-
-// FreePorts finds n loopback addresses that nothing listens on. All are held until the
-// last is found, so that they differ.
-func FreePorts(n int) ([]string, error) {
-	var found []string
-	for range n {
-		l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-		if err != nil {
-			return nil, fmt.Errorf("find a free port on loopback: %w", err)
-		}
-		defer l.Close()
-		port := l.Addr().(*net.TCPAddr).Port
-		found = append(found, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	}
-	return found, nil
 }

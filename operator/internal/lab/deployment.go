@@ -89,7 +89,7 @@ func (c *Cluster) run(name, path string, args, env []string) (*Process, error) {
 	if err := c.own(p); err != nil {
 		return nil, err
 	}
-	go c.watch(p.Done(), p.ended)
+	go c.watch(p.Done(), p.Ended)
 	return p, nil
 }
 

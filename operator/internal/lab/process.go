@@ -114,8 +114,9 @@ func (p *Process) signal(s os.Signal) error {
 	return nil
 }
 
-// ended describes a process that ended before it was asked to.
-func (p *Process) ended() error {
+// Ended describes a process that ended before it was asked to, with the end of its log. Done
+// has to be closed.
+func (p *Process) Ended() error {
 	how := "exited with code 0"
 	if p.err != nil {
 		how = p.err.Error()

@@ -46,7 +46,7 @@ func TestRun_LeavesTheLogsOfALabThatFails(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
 	manager := filepath.Join(t.TempDir(), "manager")
-	if err := os.WriteFile(manager, []byte("#!/bin/sh\nexit 3\n"), 0o700); err != nil {
+	if err := os.WriteFile(manager, []byte("#!/bin/sh\necho no port\nexit 3\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	var out, said bytes.Buffer
@@ -57,7 +57,7 @@ func TestRun_LeavesTheLogsOfALabThatFails(t *testing.T) {
 	if err != nil || len(left) != 1 {
 		t.Fatalf("%v, %v: %s", left, err, said.String())
 	}
-	for _, want := range []string{"\nsluice: wait for the operator to be ready: exit status 3; its log is " + left[0] + "\n", "\n  the logs are left in " + filepath.Dir(left[0]) + "\n"} {
+	for _, want := range []string{"\nsluice: wait for the operator to be ready: sluice-manager-lab-1 ended by itself (exit status 3); the end of " + left[0] + ":\n  no port\n", "\n  the logs are left in " + filepath.Dir(left[0]) + "\n"} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("it does not say %q: %s", want, said.String())
 		}

@@ -316,7 +316,7 @@ func ready(ctx context.Context, p *lab.Process, url string) error {
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-p.Done():
-			return false, p.Wait()
+			return false, p.Ended()
 		default:
 		}
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
