@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
 
@@ -48,32 +46,18 @@ func TestInit_ItsWorkflowsInstallTheCommand(t *testing.T) {
 		"--no-argocd", "--sluice-version="+version).must(t, 0)
 	proxy, modules := moduleProxy(t, version), t.TempDir()
 	for _, name := range []string{"check", "promote"} {
-		raw, err := os.ReadFile(filepath.Join(d.dir, "fleet", ".github", "workflows", name+".yml"))
+		step, err := testkit.ReadWorkflowStep(filepath.Join(d.dir, "fleet", ".github", "workflows", name+".yml"), name, "Install sluice")
 		must(t, err)
-		var w struct {
-			Jobs map[string]struct {
-				Steps []struct {
-					Name, Run string
-					Env       map[string]string
-				}
-			}
-		}
-		must(t, yaml.Unmarshal(raw, &w))
 		temp := t.TempDir()
-		for _, step := range w.Jobs[name].Steps {
-			if step.Name != "Install sluice" {
-				continue
-			}
-			c := exec.CommandContext(t.Context(), "bash", "-e", "-c", step.Run)
-			c.Dir = filepath.Join(d.dir, "fleet")
-			c.Env = append(os.Environ(), "RUNNER_TEMP="+temp, "GITHUB_PATH="+filepath.Join(temp, "path"),
-				"GOPROXY=file://"+proxy, "GONOSUMDB=*", "GOMODCACHE="+modules, "GOFLAGS=-modcacherw -buildvcs=false")
-			for key, value := range step.Env {
-				c.Env = append(c.Env, key+"="+value)
-			}
-			if out, err := c.CombinedOutput(); err != nil {
-				t.Fatalf("%s: %v\n%s", name, err, out)
-			}
+		c := exec.CommandContext(t.Context(), "bash", "-e", "-c", step.Run)
+		c.Dir = filepath.Join(d.dir, "fleet")
+		c.Env = append(os.Environ(), "RUNNER_TEMP="+temp, "GITHUB_PATH="+filepath.Join(temp, "path"),
+			"GOPROXY=file://"+proxy, "GONOSUMDB=*", "GOMODCACHE="+modules, "GOFLAGS=-modcacherw -buildvcs=false")
+		for key, value := range step.Env {
+			c.Env = append(c.Env, key+"="+value)
+		}
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, out)
 		}
 		if out, err := exec.CommandContext(t.Context(), filepath.Join(temp, "bin", "sluice")).CombinedOutput(); string(out) != "sluice\n" {
 			t.Errorf("%s installs no command: %v %s", name, err, out)
@@ -86,62 +70,40 @@ func TestInit_ItsWorkflowsInstallTheCommand(t *testing.T) {
 func TestInit_ItsCheckAsksEveryGateAndAnnotates(t *testing.T) {
 	d := newDesk(t)
 	d.run("", "init", "@fleet", "--name=fleet-a", "--registry="+d.registry.Host()+"/shop", "--image="+d.image("signed"), "--key", "@key.pub", "--no-argocd").must(t, 0)
-	raw, err := os.ReadFile(filepath.Join(d.dir, "fleet", ".github", "workflows", "check.yml"))
+	step, err := testkit.ReadWorkflowStep(filepath.Join(d.dir, "fleet", ".github", "workflows", "check.yml"), "check", "Ask the Gates")
 	must(t, err)
-	var w struct {
-		Jobs map[string]struct{ Steps []struct{ Name, Run string } }
-	}
-	must(t, yaml.Unmarshal(raw, &w))
 	bin := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(bin, "sluice"), []byte("#!/bin/sh\necho \"$@\"\nexit 1\n"), 0o755))
-	for _, step := range w.Jobs["check"].Steps {
-		if step.Name != "Ask the Gates" {
-			continue
-		}
-		c := exec.CommandContext(t.Context(), "bash", "-e", "-c", step.Run)
-		c.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
-		out, err := c.Output()
-		want := ""
-		for _, e := range []string{"dev", "ci", "e2e", "prod"} {
-			want += "check overlays/" + e + " --format github\n"
-		}
-		if err == nil || string(out) != want {
-			t.Errorf("%v, and it ran %q, want %q", err, out, want)
-		}
-		return
+	c := exec.CommandContext(t.Context(), "bash", "-e", "-c", step.Run)
+	c.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+	out, err := c.Output()
+	want := ""
+	for _, e := range []string{"dev", "ci", "e2e", "prod"} {
+		want += "check overlays/" + e + " --format github\n"
 	}
-	t.Error("there is no such step")
+	if err == nil || string(out) != want {
+		t.Errorf("%v, and it ran %q, want %q", err, out, want)
+	}
 }
 
 // promotes runs the step of a fleet's workflow that promotes, as a runner does, with this
 // command. It returns what is said, and the summary.
 func (d *desk) promotes(t *testing.T, to string) (said, summary string, err error) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(d.dir, ".github", "workflows", "promote.yml"))
+	step, err := testkit.ReadWorkflowStep(filepath.Join(d.dir, ".github", "workflows", "promote.yml"), "promote", "Take the images over")
 	must(t, err)
-	var w struct {
-		Jobs map[string]struct{ Steps []struct{ Name, Run string } }
-	}
-	must(t, yaml.Unmarshal(raw, &w))
 	self, err := os.Executable()
 	must(t, err)
 	temp := t.TempDir()
 	must(t, os.Symlink(self, filepath.Join(temp, "sluice")))
-	for _, step := range w.Jobs["promote"].Steps {
-		if step.Name != "Take the images over" {
-			continue
-		}
-		c := exec.CommandContext(t.Context(), "bash", "-e", "-c", step.Run)
-		c.Dir = d.dir
-		c.Env = append(os.Environ(), asCommand+"=1", "PATH="+temp+":"+os.Getenv("PATH"), "TO="+to, "GH_TOKEN=", "GITHUB_API_URL=https://api.github.com",
-			"RUNNER_TEMP="+temp, "GITHUB_STEP_SUMMARY="+filepath.Join(temp, "summary"))
-		out, ended := c.CombinedOutput()
-		raw, err := os.ReadFile(filepath.Join(temp, "summary"))
-		must(t, err)
-		return string(out), string(raw), ended
-	}
-	t.Fatal("there is no such step")
-	return "", "", nil
+	c := exec.CommandContext(t.Context(), "bash", "-e", "-c", step.Run)
+	c.Dir = d.dir
+	c.Env = append(os.Environ(), asCommand+"=1", "PATH="+temp+":"+os.Getenv("PATH"), "TO="+to, "GH_TOKEN=", "GITHUB_API_URL=https://api.github.com",
+		"RUNNER_TEMP="+temp, "GITHUB_STEP_SUMMARY="+filepath.Join(temp, "summary"))
+	out, ended := c.CombinedOutput()
+	raw, err := os.ReadFile(filepath.Join(temp, "summary"))
+	must(t, err)
+	return string(out), string(raw), ended
 }
 
 // A promotion that waits for evidence is no failure; one that a Gate denies for more is one.

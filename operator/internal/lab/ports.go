@@ -24,8 +24,9 @@ const (
 // could come to have one of those. All are held until the last is found, so that they differ.
 func FreePorts(n int) ([]string, error) {
 	var found []string
+	below := ephemeral()
 	for tried := 0; len(found) < n; tried++ {
-		l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: anyPort(ephemeral())})
+		l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: anyPort(below)})
 		if errors.Is(err, syscall.EADDRINUSE) && tried < portTries {
 			continue
 		}

@@ -437,7 +437,7 @@ func (l *look) describe(ctx context.Context, referrer descriptor) (described, er
 		return large, nil
 	}
 	body, err := l.s.manifestWithin(ctx, op, referrer.Digest, manifestTypes, limit)
-	if over := new(limitError); errors.As(err, &over) && over.name == limit.name {
+	if limit.exceeded(err) {
 		return large, nil
 	}
 	if err != nil {

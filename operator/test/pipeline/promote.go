@@ -2,16 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 	"github.com/sluice-dev/sluice/operator/internal/scaffold"
+	"github.com/sluice-dev/sluice/operator/internal/testkit"
 	"github.com/sluice-dev/sluice/operator/test/stepwise"
 )
 
@@ -98,42 +96,25 @@ func (p *pipeline) commit(ctx context.Context, message string) error {
 // workflow runs the step of the workflow that promotes, with its flags, and returns how make
 // ended and the summary. Nothing is pushed: the repository has no remote.
 func (p *pipeline) workflow(ctx context.Context, from, to string) (stepwise.Output, string, error) {
-	raw, err := os.ReadFile(filepath.Join(p.root, ".github", "workflows", "promote.yml"))
+	step, err := testkit.ReadWorkflowStep(filepath.Join(p.root, ".github", "workflows", "promote.yml"), "promote", "Promote, or say what that waits for")
 	if err != nil {
 		return stepwise.Output{}, "", err
 	}
-	var w struct {
-		Jobs map[string]struct {
-			Steps []struct {
-				Run string
-				Env map[string]string
-			}
-		}
+	flags, ok := strings.CutSuffix(step.Env["PROMOTE_FLAGS"], "--gate=${{ runner.temp }}/keys.yaml")
+	if !ok || !strings.Contains(step.Run, "make promote") {
+		return stepwise.Output{}, "", fmt.Errorf("promote.yml runs %q with %q, and should make promote and name the keys last", step.Run, step.Env["PROMOTE_FLAGS"])
 	}
-	if err := yaml.Unmarshal(raw, &w); err != nil {
-		return stepwise.Output{}, "", fmt.Errorf("promote.yml: %w", err)
+	summary := filepath.Join(p.dist, "summary.md")
+	if err := os.WriteFile(summary, nil, 0o600); err != nil {
+		return stepwise.Output{}, "", err
 	}
-	for _, step := range w.Jobs["promote"].Steps {
-		if !strings.Contains(step.Run, "make promote") {
-			continue
-		}
-		flags, ok := strings.CutSuffix(step.Env["PROMOTE_FLAGS"], "--gate=${{ runner.temp }}/keys.yaml")
-		if !ok {
-			return stepwise.Output{}, "", fmt.Errorf("promote.yml promotes with %q, and should name the keys last", step.Env["PROMOTE_FLAGS"])
-		}
-		summary := filepath.Join(p.dist, "summary.md")
-		if err := os.WriteFile(summary, nil, 0o600); err != nil {
-			return stepwise.Output{}, "", err
-		}
-		out, err := p.run(ctx, "", "env", "FROM="+from, "TO="+to, "FLEET="+p.overlays(), "RUNNER_TEMP="+p.dist, "GITHUB_STEP_SUMMARY="+summary,
-			"PROMOTE_FLAGS="+flags+"--gate="+p.keys()+" --pull-request=false "+p.mirror(), "bash", "-e", "-c", step.Run)
-		if err != nil {
-			return stepwise.Output{}, "", err
-		}
-		text, err := os.ReadFile(summary)
-		return out, string(text), err
+	out, err := p.run(ctx, "", "env", "FROM="+from, "TO="+to, "FLEET="+p.overlays(), "RUNNER_TEMP="+p.dist, "GITHUB_STEP_SUMMARY="+summary,
+		"PROMOTE_FLAGS="+flags+"--gate="+p.keys()+" --pull-request=false "+p.mirror(), "bash", "-e", "-c", step.Run)
+	if err != nil {
+		return stepwise.Output{}, "", err
 	}
-	return stepwise.Output{}, "", errors.New("promote.yml has no step that runs make promote")
+	text, err := os.ReadFile(summary)
+	return out, string(text), err
 }
 
 // refusedToPromote wants nothing to be changed, and the workflow to fail or to wait, and its
