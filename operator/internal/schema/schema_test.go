@@ -198,3 +198,53 @@ func TestSet_ForgetsWhatItCompiled(t *testing.T) {
 		t.Errorf("before: %v, after: %v", before, after)
 	}
 }
+
+// An object is stored with a fault of each sort. The same changes are made at an API server
+// in operator/internal/admission.
+func TestSet_AdmitChangeAsksWhatTheAPIServerAsks(t *testing.T) {
+	const faulty = head + "  image: a\n  version: latest\n  replicas: 1\n  ports: [{name: a--b, port: 80}, {name: web, port: 81}]\n" +
+		"  env: [{name: A, value: x}, {name: A, value: w}]\n"
+	for name, c := range map[string]struct{ instead, stands, field string }{
+		"nothing":                    {"", "", ""},
+		"a good field":               {"image: a\n", "image: b\n", ""},
+		"a good item":                {"port: 81", "port: 82", ""},
+		"a list that was no map":     {"value: x", "value: z", ""},
+		"the item with the fault":    {"port: 80", "port: 8080", ""},
+		"the fault, to another":      {"version: latest", "version: newest", "spec.version"},
+		"the fault, to what is good": {"version: latest", "version: 1.2.3", ""},
+		"a name, to another":         {"a--b", "b--a", "spec.ports[0].name"},
+		"a second fault":             {"replicas: 1", "replicas: 101", "spec.replicas"},
+		"a rule over all items":      {"port: 81", "port: 80", "spec.ports"},
+		"an unknown field":           {"replicas: 1", "replica: 1", "spec.replica"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old, changed := object(t, faulty, "a"), object(t, strings.Replace(faulty, c.instead, c.stands, 1), "a")
+			before := asJSON(t, old.Object)
+			got, errs := set.AdmitChange(t.Context(), changed.Object, old.Object, old.GroupVersionKind())
+			if asJSON(t, old.Object) != before {
+				t.Error("what is stored is changed")
+			}
+			if c.field == "" {
+				if len(errs) > 0 || got == nil {
+					t.Errorf("refused: %v", errs)
+				}
+				return
+			}
+			if len(errs) != 1 || errs[0].Field != c.field {
+				t.Errorf("got %v, want a refusal of %s alone", errs, c.field)
+			}
+		})
+	}
+	if _, errs := set.Admit(t.Context(), object(t, faulty, "a").Object, v1beta1.GroupVersion.WithKind(v1beta1.WorkloadKind)); len(errs) < 2 {
+		t.Errorf("created: %v", errs)
+	}
+}
+
+// A field that only the newer of two operators knows is no fault of a change that leaves it.
+func TestSet_AdmitChangeLeavesAFieldThatItDoesNotKnow(t *testing.T) {
+	const newer = head + "  image: a\n  mesh: {retries: 3}\n"
+	old, changed := object(t, newer, "a"), object(t, strings.Replace(newer, "image: a", "image: b", 1), "a")
+	if _, errs := set.AdmitChange(t.Context(), changed.Object, old.Object, old.GroupVersionKind()); len(errs) > 0 {
+		t.Errorf("refused: %v", errs)
+	}
+}
