@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/kustomize/base/crds"
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/schema"
+	"github.com/sluice-dev/sluice/operator/internal/testkit/oldrules"
 )
 
 var (
@@ -199,11 +200,15 @@ func TestSet_ForgetsWhatItCompiled(t *testing.T) {
 	}
 }
 
-// An object is stored with a fault of each sort. The same changes are made at an API server
-// in operator/internal/admission.
-func TestSet_AdmitChangeAsksWhatTheAPIServerAsks(t *testing.T) {
-	const faulty = head + "  image: a\n  version: latest\n  replicas: 1\n  ports: [{name: a--b, port: 80}, {name: web, port: 81}]\n" +
-		"  env: [{name: A, value: x}, {name: A, value: w}]\n"
+// faulty is stored with a fault of each sort: of a value, of a rule, of a list that is no map.
+const faulty = head + "  image: a\n  version: latest\n  replicas: 1\n  ports: [{name: a--b, port: 80}, {name: web, port: 81}]\n" +
+	"  env: [{name: A, value: x}, {name: A, value: w}]\n"
+
+func TestSet_AdmitChangeRefusesWhatTheAPIServerRefuses(t *testing.T) {
+	stored := object(t, faulty, "faulty")
+	if err := oldrules.Store(t.Context(), api, "workloads.sluice.dev", stored); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct{ instead, stands, field string }{
 		"nothing":                    {"", "", ""},
 		"a good field":               {"image: a\n", "image: b\n", ""},
@@ -215,27 +220,29 @@ func TestSet_AdmitChangeAsksWhatTheAPIServerAsks(t *testing.T) {
 		"a name, to another":         {"a--b", "b--a", "spec.ports[0].name"},
 		"a second fault":             {"replicas: 1", "replicas: 101", "spec.replicas"},
 		"a rule over all items":      {"port: 81", "port: 80", "spec.ports"},
-		"an unknown field":           {"replicas: 1", "replica: 1", "spec.replica"},
+		"what may not change":        {"image: a\n", "image: a\n  tenant: shop\n", "spec"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			old, changed := object(t, faulty, "a"), object(t, strings.Replace(faulty, c.instead, c.stands, 1), "a")
-			before := asJSON(t, old.Object)
-			got, errs := set.AdmitChange(t.Context(), changed.Object, old.Object, old.GroupVersionKind())
-			if asJSON(t, old.Object) != before {
+			changed := object(t, strings.Replace(faulty, c.instead, c.stands, 1), "faulty")
+			before := asJSON(t, stored.Object)
+			got, errs := set.AdmitChange(t.Context(), changed.Object, stored.Object, stored.GroupVersionKind())
+			if asJSON(t, stored.Object) != before {
 				t.Error("what is stored is changed")
 			}
+			changed.SetResourceVersion(stored.GetResourceVersion())
+			err := api.Update(t.Context(), changed, client.DryRunAll)
 			if c.field == "" {
-				if len(errs) > 0 || got == nil {
-					t.Errorf("refused: %v", errs)
+				if len(errs) > 0 || got == nil || err != nil {
+					t.Errorf("AdmitChange: %v\nAPI server: %v", errs, err)
 				}
 				return
 			}
-			if len(errs) != 1 || errs[0].Field != c.field {
-				t.Errorf("got %v, want a refusal of %s alone", errs, c.field)
+			if len(errs) != 1 || errs[0].Field != c.field || !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), errs[0].Error()) {
+				t.Errorf("of %s\nAdmitChange: %v\nAPI server: %v", c.field, errs, err)
 			}
 		})
 	}
-	if _, errs := set.Admit(t.Context(), object(t, faulty, "a").Object, v1beta1.GroupVersion.WithKind(v1beta1.WorkloadKind)); len(errs) < 2 {
+	if _, errs := set.Admit(t.Context(), stored.Object, stored.GroupVersionKind()); len(errs) < 2 {
 		t.Errorf("created: %v", errs)
 	}
 }
@@ -246,5 +253,9 @@ func TestSet_AdmitChangeLeavesAFieldThatItDoesNotKnow(t *testing.T) {
 	old, changed := object(t, newer, "a"), object(t, strings.Replace(newer, "image: a", "image: b", 1), "a")
 	if _, errs := set.AdmitChange(t.Context(), changed.Object, old.Object, old.GroupVersionKind()); len(errs) > 0 {
 		t.Errorf("refused: %v", errs)
+	}
+	changed = object(t, newer+"  replica: 2\n", "a")
+	if _, errs := set.AdmitChange(t.Context(), changed.Object, old.Object, old.GroupVersionKind()); len(errs) != 1 || errs[0].Field != "spec.replica" {
+		t.Errorf("got %v, want a refusal of spec.replica alone", errs)
 	}
 }
