@@ -75,14 +75,17 @@ type streams struct {
 	told map[string]bool
 }
 
-// warn writes what is to be known of what was read, and was not written yet.
-func (s streams) warn(warnings []string) {
+// warn writes what is to be known of what was read, and was not written yet. That is what
+// it returns.
+func (s streams) warn(warnings []string) (written []string) {
 	for _, w := range warnings {
 		if !s.told[w] {
 			s.told[w] = true
 			say(s.err, "sluice: warning: ", w)
+			written = append(written, w)
 		}
 	}
+	return written
 }
 
 // Main runs the command and returns its exit code.
