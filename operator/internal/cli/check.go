@@ -125,7 +125,7 @@ func (o *checkOptions) run(ctx context.Context, s streams, facts *facts, paths [
 	k := o.keeper(s, paths)
 	defer k.close()
 	if was := k.find(ctx, facts.client); was != nil {
-		s.warn(was.warnings)
+		s.tell(was.warnings)
 		fmt.Fprint(s.err, was.told)
 		say(s.err, "sluice: ", fmt.Sprintf("nothing has changed: the verdicts over %d objects are those that were kept; --no-cache judges them again", len(was.judged)))
 		return was.finish(s, write)
