@@ -149,7 +149,7 @@ func TestSet_AdmitKnowsOnlyServedVersions(t *testing.T) {
 
 func TestSet_AdmitSurvivesShapesThatNoWorkloadHas(t *testing.T) {
 	for _, manifest := range []string{
-		"metadata: []", "metadata: {name: [a]}", "metadata: {labels: a}", "metadata: {annotations: {a: 1}}", "spec: []", "spec: a", "status: a", "metadata: {ownerReferences: [a]}", "spec: {patches: [a]}",
+		"metadata: []", "metadata: {name: [a]}", "metadata: {labels: a}", "metadata: {annotations: {a: 1}}", "spec: []", "spec: a", "status: a", "metadata: {ownerReferences: [a]}", "spec: {patches: [a]}", "spec: {ports: [a], env: {a: b}, storage: a, probes: [], replicas: {}}",
 	} {
 		t.Run(manifest, func(t *testing.T) {
 			var content map[string]any
@@ -164,6 +164,9 @@ func TestSet_AdmitSurvivesShapesThatNoWorkloadHas(t *testing.T) {
 			if len(errs) == 0 && manifest != "status: a" {
 				t.Errorf("it is taken: %v", got)
 			}
+			// Nothing falls over one that is stored so.
+			set.AdmitChange(context.Background(), object(t, head+"  image: a\n", "a").Object, u.Object, u.GroupVersionKind())
+			set.AdmitChange(context.Background(), u.Object, u.Object, u.GroupVersionKind())
 		})
 	}
 }
