@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-dev/sluice/operator/internal/admission"
 	"github.com/sluice-dev/sluice/operator/internal/conversion"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/testkit/oldrules"
 )
 
 func older(namespace, name, image string) *v1alpha1.Workload {
@@ -203,6 +204,52 @@ func TestVersions_AClientOfV1alpha1ChangesOnlyWhatItCanSay(t *testing.T) {
 	}
 	if diff := cmp.Diff(before.Spec, read(t, before, &v1beta1.Workload{}).Spec); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What older rules let through holds up a change in either version only where it touches it.
+func TestVersions_BothTakeAChangeThatLeavesAnOldFault(t *testing.T) {
+	image, next := push(t, "versions/faulty", true), push(t, "versions/faultless", true)
+	w := rich("faulty", image)
+	w.Spec.Version, w.Spec.Ports[0].Name, w.Spec.Ports[0].Port = "latest", "metrics--a", 80
+	if err := oldrules.Store(t.Context(), api, definition, w); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		change func(*v1beta1.WorkloadSpec)
+		as     func(*v1alpha1.WorkloadSpec)
+		field  string
+	}{
+		"the image":           {func(s *v1beta1.WorkloadSpec) { s.Image = next }, func(s *v1alpha1.WorkloadSpec) { s.Image = next }, ""},
+		"the replicas":        {func(s *v1beta1.WorkloadSpec) { s.Replicas = new(int32(2)) }, func(s *v1alpha1.WorkloadSpec) { s.Replicas = new(int32(2)) }, ""},
+		"the remedy of one":   {func(s *v1beta1.WorkloadSpec) { s.Ports[1].Port = 81 }, func(s *v1alpha1.WorkloadSpec) { s.Port = 81 }, ""},
+		"a fault besides":     {func(s *v1beta1.WorkloadSpec) { s.Replicas = new(int32(101)) }, func(s *v1alpha1.WorkloadSpec) { s.Replicas = new(int32(101)) }, "spec.replicas"},
+		"a port out of range": {func(s *v1beta1.WorkloadSpec) { s.Ports[1].Port = 65536 }, func(s *v1alpha1.WorkloadSpec) { s.Port = 65536 }, "spec.port"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			latest, old := read(t, w, &v1beta1.Workload{}), read(t, w, &v1alpha1.Workload{})
+			tc.change(&latest.Spec)
+			tc.as(&old.Spec)
+			for _, changed := range []client.Object{latest, old} {
+				err := api.Update(t.Context(), changed, client.DryRunAll)
+				if tc.field == "" && err != nil || tc.field != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.field)) {
+					t.Errorf("in %T: %v", changed, err)
+				}
+			}
+		})
+	}
+	// One that touches it is held to it, and one that only v1beta1 can say stays refused.
+	old := read(t, w, &v1alpha1.Workload{})
+	old.Spec.Image = next
+	if err := api.Update(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, w, &v1beta1.Workload{}); got.Spec.Image != next || got.Spec.Version != "latest" || got.Spec.Ports[0].Name != "metrics--a" {
+		t.Errorf("stored: %+v", got.Spec)
+	}
+	replace(old, `"version":"latest"`, `"version":"newest"`)
+	if err := api.Update(t.Context(), old); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.version") || !strings.Contains(err.Error(), "sluice.dev/v1beta1-spec") {
+		t.Errorf("the fault, to another: %v", err)
 	}
 }
 

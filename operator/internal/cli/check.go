@@ -125,6 +125,7 @@ func (o *checkOptions) run(ctx context.Context, s streams, facts *facts, paths [
 	k := o.keeper(s, paths)
 	defer k.close()
 	if was := k.find(ctx, facts.client); was != nil {
+		s.tell(was.warnings)
 		fmt.Fprint(s.err, was.told)
 		say(s.err, "sluice: ", fmt.Sprintf("nothing has changed: the verdicts over %d objects are those that were kept; --no-cache judges them again", len(was.judged)))
 		return was.finish(s, write)
@@ -151,7 +152,7 @@ func (o *checkOptions) judge(ctx context.Context, s streams, paths []string, fro
 	if astray := r.astray(); len(astray) > 0 {
 		say(r.worlds[0].told, "sluice: ", fmt.Sprintf("Exemptions for Gates that none of the files has, and so for nothing here: %s", shorten(astray)))
 	}
-	out, passed := &checked{}, 0
+	out, passed := &checked{warnings: r.warnings}, 0
 	for _, w := range r.worlds {
 		n, err := out.judge(ctx, s, w, gather.NewJudgeSharing(r.policies, w.files, from, keys), placed(o.format))
 		if err != nil {

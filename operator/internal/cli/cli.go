@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/overlay"
 	"github.com/sluice-dev/sluice/operator/internal/redact"
 )
 
@@ -71,17 +73,28 @@ func refused(text string, errs field.ErrorList) error {
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
-	// told are the warnings of sources that were given, of which several may share a base.
-	told map[string]bool
+	// told are the warnings of sources that were given, of which several may share a base, by
+	// where and what: one file may have several names.
+	told map[[2]string]bool
 }
 
-// warn writes what is to be known of what was read, and was not written yet.
-func (s streams) warn(warnings []string) {
+// warn writes what is to be known of what was read, and was not written yet. That is what
+// it returns.
+func (s streams) warn(warnings []overlay.Warning) (written []string) {
 	for _, w := range warnings {
-		if !s.told[w] {
-			s.told[w] = true
-			say(s.err, "sluice: warning: ", w)
+		if key := [2]string{filepath.Join(w.Root, w.Path), w.Text}; !s.told[key] {
+			s.told[key] = true
+			written = append(written, w.String())
 		}
+	}
+	s.tell(written)
+	return written
+}
+
+// tell writes warnings.
+func (s streams) tell(warnings []string) {
+	for _, w := range warnings {
+		say(s.err, "sluice: warning: ", w)
 	}
 }
 
@@ -93,7 +106,7 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 // MainAs is Main for a program that was called by another name, such as by kubectl.
 func MainAs(ctx context.Context, program string, args []string, in io.Reader, out, errOut io.Writer) int {
 	in = untilDone(ctx, in)
-	s := streams{in: in, out: out, err: errOut, told: map[string]bool{}}
+	s := streams{in: in, out: out, err: errOut, told: map[[2]string]bool{}}
 	root := &cobra.Command{
 		Use:           "sluice",
 		Short:         "One gate for Workloads: the same verdict in the pull request, at admission and on every reconcile",

@@ -113,7 +113,7 @@ func (o *diffOptions) old(ctx context.Context, s streams, name string, now *rend
 	case againstCluster:
 		return o.cluster(ctx, now)
 	case "":
-		objects, err = readLastCommit(ctx, name)
+		objects, err = readLastCommit(ctx, s, name)
 	default:
 		objects, err = readSource(ctx, s, o.root, o.against)
 	}

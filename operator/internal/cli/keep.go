@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/operator/internal/gather"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
 	"github.com/sluice-dev/sluice/operator/internal/resultcache"
 )
@@ -165,7 +166,7 @@ func (k *keeper) keep(r *reading, c *checked, from *asked, keys *fetching) {
 	}
 }
 
-// passing says why a result is of this moment.
+// passing says why a result is of this moment, or one with more beside it than is kept.
 func passing(r *reading, c *checked, from *asked, keys *fetching) error {
 	for _, s := range r.looks {
 		if s == nil || s.Blind != "" {
@@ -177,6 +178,9 @@ func passing(r *reading, c *checked, from *asked, keys *fetching) error {
 	}
 	if keys.any.Load() {
 		return errors.New("keys were fetched")
+	}
+	if n := len(strings.Join(c.warnings, "")); n > limits.ResultWarnings {
+		return fmt.Errorf("%d bytes of warnings, more than %d (limits.ResultWarnings)", n, limits.ResultWarnings)
 	}
 	for _, j := range c.judged {
 		for _, v := range j.Verdicts {

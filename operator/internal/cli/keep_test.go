@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,6 +108,23 @@ func TestCheck_KeepsAResult(t *testing.T) {
 			t.Errorf("%s\n%s\n%s", first.out, again.out, first.err)
 		}
 	})
+}
+
+// What Kustomize warns of is told as if it had built again: once, and before the rest.
+func TestCheck_KeepsWhatKustomizeWarnsOf(t *testing.T) {
+	k := newKept(t)
+	k.write(t, "base/kustomization.yaml", "resources: [web.yaml]\ncommonLabels: {team: shop}\nvars: [{name: NOWHERE, objref: {kind: Workload, name: web, apiVersion: sluice.dev/v1beta1}}]\n")
+	k.write(t, "base/web.yaml", head+k.image("signed")+"\n")
+	k.write(t, "one/kustomization.yaml", "bases: [../base]\n")
+	k.write(t, "two/kustomization.yaml", "resources: [../base]\nnamePrefix: two-\n")
+	k.args = append([]string{"check", "@one", "@two"}, k.args[2:]...)
+	k.write(t, ".git/HEAD", "")
+	first, again := k.again(), k.again()
+	first.must(t, 0, "base/kustomization.yaml: 'commonLabels' is deprecated", "one/kustomization.yaml: 'bases' is deprecated", "NOWHERE")
+	again.must(t, 0, unchanged)
+	if before, _, _ := strings.Cut(again.err, "sluice: "+unchanged); before != first.err {
+		t.Errorf("said:\n%s\nand before:\n%s", again.err, first.err)
+	}
 }
 
 // Each case changes one thing that the verdict, or what is shown of it, depends on.
@@ -307,6 +325,13 @@ func TestCheck_DoesNotKeep(t *testing.T) {
 			k.write(t, "gate.yaml", strings.Replace(k.gate("prod"), "key: {secret: {name: release, namespace: sluice-system, key: cosign.pub}}", "key: {kms: 'hashivault://none'}", 1))
 		},
 		"standard input": func(_ *testing.T, k *kept) { k.args[1] = "-" },
+		"more warnings than there is room for": func(t *testing.T, k *kept) {
+			var vars strings.Builder
+			for i := range 11 {
+				fmt.Fprintf(&vars, "- {name: %s%d, objref: {kind: Workload, name: web, apiVersion: sluice.dev/v1beta1}}\n", strings.Repeat("N", 100_000), i)
+			}
+			k.write(t, "in/kustomization.yaml", "resources: [web.yaml]\nvars:\n"+vars.String())
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newKept(t)

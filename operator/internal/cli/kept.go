@@ -14,8 +14,10 @@ type checked struct {
 	// refused is what the cluster would refuse whatever the verdicts are, and wrong what an
 	// overlay does not do although it says so.
 	refused, wrong []report.Fault
-	// told are the lines that were said beside the verdicts.
-	told string
+	// warnings are those of the sources, in order; told are the lines that were said beside
+	// the verdicts.
+	warnings []string
+	told     string
 }
 
 // judgedObject is one object, with the places of what was found.
@@ -58,6 +60,7 @@ type kept struct {
 	Facts          []fact
 	Judged         []keptObject
 	Refused, Wrong []report.Fault
+	Warnings       []string `json:",omitempty"`
 	Told           string
 }
 
@@ -73,7 +76,7 @@ func (was *kept) at(now time.Time) bool {
 }
 
 func (c *checked) kept() *kept {
-	out := &kept{Refused: c.refused, Wrong: c.wrong, Told: c.told}
+	out := &kept{Refused: c.refused, Wrong: c.wrong, Warnings: c.warnings, Told: c.told}
 	for _, j := range c.judged {
 		o := keptObject{File: j.File, Verdicts: j.Verdicts, Places: map[int]report.Place{}}
 		for i, f := range findings(j.Verdicts) {
@@ -87,7 +90,7 @@ func (c *checked) kept() *kept {
 }
 
 func (was *kept) checked() *checked {
-	out := &checked{refused: was.Refused, wrong: was.Wrong, told: was.Told}
+	out := &checked{refused: was.Refused, wrong: was.Wrong, warnings: was.Warnings, told: was.Told}
 	for _, o := range was.Judged {
 		r := result{file: o.File, verdicts: o.Verdicts, places: map[gate.Finding]report.Place{}}
 		for i, f := range findings(o.Verdicts) {

@@ -198,7 +198,7 @@ func withoutFolder(set *overlay.Set) {
 		set.Objects[i].File = set.Objects[i].Path
 	}
 	for i := range set.Warnings {
-		set.Warnings[i] = strings.ReplaceAll(set.Warnings[i], set.Root+"/", "")
+		set.Warnings[i].File = set.Warnings[i].Path
 	}
 }
 

@@ -18,6 +18,8 @@ type reading struct {
 	worlds []*world
 	// looks are what was looked at for each source, in order.
 	looks []*overlay.Seen
+	// warnings of all sources that were written, in order.
+	warnings []string
 	// policies are those of all worlds, compiled once.
 	policies *policy.Check
 	// ahead are the groups of the library that compile before a Gate is known to be right.
@@ -63,7 +65,7 @@ func readAs(ctx context.Context, s streams, root string, paths, gates []string, 
 		if err != nil {
 			return nil, usage("%w", err)
 		}
-		s.warn(set.Warnings)
+		r.warnings = append(r.warnings, s.warn(set.Warnings)...)
 		sources = append(sources, given{path, set, i < len(gates)})
 		r.looks = append(r.looks, set.Seen)
 		r.prepare(set)

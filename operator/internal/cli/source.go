@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
+	"github.com/sluice-dev/sluice/operator/internal/repo"
 	"github.com/sluice-dev/sluice/operator/internal/revision"
 )
 
@@ -26,33 +28,51 @@ func readSource(ctx context.Context, s streams, root, name string) ([]overlay.Ob
 		s.warn(set.Warnings)
 		return set.Objects, nil
 	}
-	return readRevision(ctx, ".", rev, below)
+	return readRevision(ctx, s, ".", rev, below)
 }
 
 // readRevision reads a path of a revision of the repository that holds dir.
-func readRevision(ctx context.Context, dir, rev, below string) ([]overlay.Object, error) {
+func readRevision(ctx context.Context, s streams, dir, rev, below string) ([]overlay.Object, error) {
 	folder, target, remove, err := revision.Unpack(ctx, dir, rev, below)
 	if err != nil {
 		return nil, usage("%s:%s: %w", rev, below, err)
 	}
 	defer remove()
-	objects, err := overlay.Read(folder, target, nil)
+	set, err := overlay.Load(folder, target, nil)
 	if err != nil {
 		return nil, usage("%s", strings.ReplaceAll(err.Error(), folder+"/", rev+":"))
 	}
-	for i := range objects {
-		objects[i].File = strings.Replace(objects[i].File, folder+"/", rev+":", 1)
+	for i := range set.Objects {
+		set.Objects[i].File = rev + ":" + set.Objects[i].Path
 	}
-	return objects, nil
+	s.warn(warningsOf(ctx, dir, rev, set))
+	return set.Objects, nil
+}
+
+// warningsOf a revision name it. They are about the files of the work tree, whose own
+// warnings may be the same.
+func warningsOf(ctx context.Context, dir, rev string, set *overlay.Set) []overlay.Warning {
+	if len(set.Warnings) == 0 {
+		return nil
+	}
+	top := rev + ":" // where there is no work tree
+	if tree, err := repo.Open(ctx, dir); err == nil {
+		top = tree.Top()
+	}
+	out := slices.Clone(set.Warnings)
+	for i := range out {
+		out[i].File, out[i].Root = rev+":"+out[i].Path, top
+	}
+	return out
 }
 
 // readLastCommit reads a path as it was committed last.
-func readLastCommit(ctx context.Context, name string) ([]overlay.Object, error) {
+func readLastCommit(ctx context.Context, s streams, name string) ([]overlay.Object, error) {
 	dir, below := name, "."
 	if info, err := os.Stat(name); err == nil && !info.IsDir() {
 		dir, below = filepath.Dir(name), "./"+filepath.Base(name)
 	}
-	return readRevision(ctx, dir, "HEAD", below)
+	return readRevision(ctx, s, dir, "HEAD", below)
 }
 
 // unstructuredOf is a Workload as a manifest says it, without status.

@@ -184,7 +184,8 @@ func (c *Converter) Admit(ctx context.Context, obj map[string]any, gvk schema.Gr
 
 // Written is what is wrong with a v1beta1 object that was written in another version: the
 // API server has held what was written against that version's schema, and what came out
-// of the conversion against none. old is nil when it is created.
+// of the conversion against none. old is nil when it is created. What is wrong with a value
+// that the change leaves as it is counts for nothing, as in v1beta1.
 //
 // A change may be one of v1alpha1's own fields only. Anything else comes of an annotation
 // that was edited, is from before, or was left out; and the API server would not count it

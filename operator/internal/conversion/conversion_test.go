@@ -185,6 +185,9 @@ func TestConverter_RefusesToWriteWhatItCouldNotKeep(t *testing.T) {
 
 func TestConverter_ChecksWhatWasWrittenInV1alpha1(t *testing.T) {
 	c := converter(t)
+	// What older rules let through: a size, a name, a version; and two ports of one number.
+	stored := strings.NewReplacer("size: 1Gi", "size: 0Gi", "name: metrics", "name: metrics--a", "version: 1.2.3", "version: latest").Replace(rich)
+	twice := strings.Replace(rich, "port: 9090", "port: 80", 1)
 	for name, tc := range map[string]struct{ old, latest, field string }{
 		"a create":                {"", rich, ""},
 		"nothing":                 {rich, rich, ""},
@@ -199,8 +202,15 @@ func TestConverter_ChecksWhatWasWrittenInV1alpha1(t *testing.T) {
 		"too many replicas":       {"", newHead + "spec: {image: i, replicas: 101}", "spec.replicas"},
 		"an unknown field":        {"", newHead + "spec: {image: i, unknown: 1}", "spec.unknown"},
 		"a rule across fields":    {"", newHead + "spec: {image: i, dependsOn: [{name: a}]}", "<nil>"},
-		"what was stored before":  {strings.Replace(rich, "size: 1Gi", "size: 0Gi", 1), strings.Replace(rich, "size: 1Gi", "size: 0Gi", 1), ""},
-		"more than that":          {strings.Replace(rich, "size: 1Gi", "size: 0Gi", 1), strings.NewReplacer("size: 1Gi", "size: 0Gi", "image: i\n", "image: j\n").Replace(rich), "spec.storage.size"},
+		"what was stored before":  {stored, stored, ""},
+		"its image":               {stored, strings.Replace(stored, "image: i\n", "image: j\n", 1), ""},
+		"one of its good ports":   {stored, strings.Replace(stored, "port: 80,", "port: 81,", 1), ""},
+		"its size, to another 0":  {stored, strings.Replace(stored, "size: 0Gi", "size: 0Ti", 1), "spec.storage.size"},
+		"its size, to a good one": {stored, strings.Replace(stored, "size: 0Gi", "size: 1Gi", 1), ""},
+		"a second fault":          {stored, strings.Replace(stored, "replicas: 2", "replicas: 101", 1), "spec.replicas"},
+		"a number twice":          {stored, strings.Replace(stored, "name: http, port: 80", "name: http, port: 9090", 1), "spec.ports"},
+		"one number of two":       {twice, strings.Replace(twice, "name: http, port: 80", "name: http, port: 81", 1), ""},
+		"the image beside them":   {twice, strings.Replace(twice, "image: i\n", "image: j\n", 1), ""},
 		"a Secret by mount & env": {"", newHead + "spec: {image: i, secrets: [{name: a, mountPath: /a, envFrom: true}]}", "spec.secrets[0]"},
 	} {
 		t.Run(name, func(t *testing.T) {

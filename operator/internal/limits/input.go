@@ -60,6 +60,9 @@ const (
 	// ResultBytes is the largest result of a check that is kept: verdicts over 1,000 Workloads
 	// with a finding each, and the files that were read for them, are 1 MiB.
 	ResultBytes = 32 << 20
+	// ResultWarnings is how many bytes of warnings a result may have that is kept: one for
+	// each of SourceFiles, with a long path, is 1 MiB.
+	ResultWarnings = 1 << 20
 	// Results is how many results are kept, the ones that were used last: four overlays, in
 	// two formats each, of eight branches. ResultsBytes is how much they may take together.
 	Results      = 64

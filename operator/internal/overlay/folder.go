@@ -54,7 +54,7 @@ type Built struct {
 }
 
 // Warnings are those of Set, of all builds.
-func (f *Folder) Warnings() []string { return f.fsys.warnings }
+func (f *Folder) Warnings() []Warning { return f.fsys.warnings }
 
 // Build builds the overlay. Where edit is not nil, it changes the kustomization in file
 // first; it may only take parts out, since what it put in would not be checked.

@@ -144,7 +144,7 @@ func (o *originated) learn(file string, raw []byte) {
 		return
 	}
 	for _, warning := range *k.CheckDeprecatedFields() {
-		o.warn(o.shown(file) + ": " + strings.TrimPrefix(warning, ofWarning))
+		o.warn(file, strings.TrimPrefix(warning, ofWarning))
 	}
 	//lint:ignore SA1019 what is deprecated is still read
 	for _, entry := range append(k.Resources, k.Bases...) {
@@ -178,7 +178,7 @@ const ofWarning = "# Warning: "
 // heard takes what Kustomize said of a folder. Of deprecated fields, learn says more.
 func (o *originated) heard(below, line string) {
 	if !strings.HasPrefix(line, ofWarning) {
-		o.warn(o.shown(below) + ": " + line)
+		o.warn(below, line)
 	}
 }
 

@@ -49,10 +49,21 @@ type Set struct {
 	Shown func(string) string
 	// Seen is all that was looked at; nil for standard input.
 	Seen *Seen
-	// Warnings are what Kustomize warns of, such as a deprecated field: each once, and with
-	// its file.
-	Warnings []string
+	// Warnings are what Kustomize warns of, each once.
+	Warnings []Warning
 }
+
+// Warning is what Kustomize warns of, such as a deprecated field.
+type Warning struct {
+	// File that it is about, or folder that was built, as the user would name it.
+	File string
+	// Path of it below Root, the folder that the set was read in.
+	Root, Path string
+	Text       string
+}
+
+// String is the warning as it is told.
+func (w Warning) String() string { return w.File + ": " + w.Text }
 
 // Key is what a file of the set counts as: itself, or the overlay that is built of it and
 // of others.

@@ -39,12 +39,14 @@ type rooted struct {
 	// cannot be read.
 	over error
 	// warnings are what Kustomize warns of, each once however often it builds.
-	warnings []string
+	warnings []Warning
 }
 
-func (r *rooted) warn(text string) {
-	if !slices.Contains(r.warnings, text) {
-		r.warnings = append(r.warnings, text)
+// warn notes a warning of a file, or of a folder that is built, by its path below the root.
+func (r *rooted) warn(below, text string) {
+	w := Warning{File: r.shown(below), Root: r.seen.Root, Path: below, Text: text}
+	if !slices.Contains(r.warnings, w) {
+		r.warnings = append(r.warnings, w)
 	}
 }
 

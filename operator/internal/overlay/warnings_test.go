@@ -29,7 +29,14 @@ func TestLoad_WarnsOnceOfEachDeprecatedField(t *testing.T) {
 			}
 			over, base := filepath.Join(dir, "over/kustomization.yaml: "), filepath.Join(dir, "base/kustomization.yaml: ")
 			want := []string{over + warns("bases", "resources"), over + warns("commonLabels", "labels"), base + warns("commonLabels", "labels")}
-			if !slices.Equal(set.Warnings, want) {
+			var told []string
+			for _, w := range set.Warnings {
+				told = append(told, w.String())
+				if w.File != filepath.Join(w.Root, w.Path) || w.Root != set.Root {
+					t.Errorf("%+v is not named by its whole path, from elsewhere", w)
+				}
+			}
+			if !slices.Equal(told, want) {
 				t.Errorf("warnings: %q", set.Warnings)
 			}
 		})

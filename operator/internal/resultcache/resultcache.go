@@ -16,14 +16,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
-// magic starts every entry; another layout gets another number.
-const magic = "sluice result 1\n"
+// magic starts every entry; another layout, of entries or of what is kept in them, gets
+// another number.
+const magic = "sluice result 2\n"
+
+// another is how entries of other layouts start.
+var another = regexp.MustCompile(`^sluice result [0-9]+\n`)
 
 const (
 	suffix    = ".result"
@@ -69,8 +74,8 @@ func nameOf(key []byte) string {
 	return hex.EncodeToString(sum[:]) + suffix
 }
 
-// Get returns what was put under the key; nil, and no error, when there is nothing. The
-// error says why an entry that is there does not count.
+// Get returns what was put under the key; nil, and no error, when there is nothing, or an
+// entry of another layout. The error says why an entry that is there does not count.
 func (c *Cache) Get(key []byte) ([]byte, error) {
 	name := nameOf(key)
 	info, err := c.root.Lstat(name)
@@ -100,6 +105,9 @@ func (c *Cache) Get(key []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !bytes.HasPrefix(raw, []byte(magic)) && another.Match(raw) {
+		return nil, nil
+	}
 	value, err := unpack(raw, key)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -121,7 +129,7 @@ func pack(key, value []byte) []byte {
 func unpack(raw, key []byte) ([]byte, error) {
 	rest, ok := bytes.CutPrefix(raw, []byte(magic))
 	if !ok || len(rest) < sha256.Size+8 || len(raw) > limits.ResultBytes {
-		return nil, errors.New("it is cut off, too large, or of another version")
+		return nil, errors.New("it is cut off, too large, or no result")
 	}
 	body := rest[sha256.Size:]
 	if sum := sha256.Sum256(body); !bytes.Equal(sum[:], rest[:sha256.Size]) {

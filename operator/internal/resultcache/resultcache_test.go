@@ -65,6 +65,26 @@ func TestUnpack_TellsTheKeyFromTheValue(t *testing.T) {
 	}
 }
 
+// Another version writes the same folder: what it left is no fault of anybody's.
+func TestCache_HasNothingOfAnotherLayout(t *testing.T) {
+	dir := t.TempDir()
+	c := open(t, dir)
+	file := filepath.Join(dir, nameOf([]byte("k")))
+	for layout, there := range map[string]bool{"sluice result 1\n": false, "sluice result 10\n": false, "sluice result \n": true, "sluice result 1": true, "other\n": true} {
+		raw := append([]byte(layout), pack([]byte("k"), []byte("old"))[len(magic):]...)
+		if err := os.WriteFile(file, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.Get([]byte("k")); got != nil || (err != nil) != there {
+			t.Errorf("%q: %q, %v", layout, got, err)
+		}
+	}
+	if err := c.Put([]byte("k"), []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, c, "k", "new")
+}
+
 func TestCache_DropsTheOldest(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, dir)

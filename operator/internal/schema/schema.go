@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
@@ -25,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/common"
 	"sigs.k8s.io/yaml"
 )
 
@@ -143,7 +146,9 @@ func (s *Set) Admit(ctx context.Context, obj map[string]any, gvk schema.GroupVer
 }
 
 // AdmitChange is Admit for an object that is there already, as old: the rules about what
-// may not change count too. A nil old is a create.
+// may not change count too, and a fault of a value that old has as well does not, by the
+// API server's own measure. It was stored under older rules, and the change does not touch
+// it. A nil old is a create.
 func (s *Set) AdmitChange(ctx context.Context, obj, old map[string]any, gvk schema.GroupVersionKind) (map[string]any, field.ErrorList) {
 	defined, ok := s.kinds[gvk]
 	if !ok {
@@ -154,45 +159,81 @@ func (s *Set) AdmitChange(ctx context.Context, obj, old map[string]any, gvk sche
 		return nil, field.ErrorList{field.InternalError(field.NewPath("apiVersion"), fmt.Errorf("the schema of %s: %w", gvk, err))}
 	}
 	obj = runtime.DeepCopyJSON(obj)
+	unknown := k.complete(obj)
+	if old != nil {
+		old = runtime.DeepCopyJSON(old)
+		before := k.complete(old)
+		unknown = slices.DeleteFunc(unknown, func(path string) bool { return slices.Contains(before, path) })
+	}
 	var errs field.ErrorList
-	unknown := pruning.PruneWithOptions(obj, k.structural, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	for _, path := range unknown {
 		errs = append(errs, field.Invalid(field.NewPath(path), lastSegment(path), "unknown field"))
 	}
-	if k.status {
-		delete(obj, "status")
-	}
 	metadata, metaErrs := k.metadata(obj)
 	errs = append(errs, metaErrs...)
-	defaulting.PruneNonNullableNullsWithoutDefaults(obj, k.structural)
-	defaulting.Default(obj, k.structural)
-	if k.status {
-		delete(obj, "status") // its default, which is for who reads an object that has none
-	}
-	if !k.sure.valid(obj) {
-		errs = append(errs, validation.ValidateCustomResource(nil, obj, k.validator)...)
-	}
-	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, k.structural, obj)...)
+	errs = append(errs, k.faults(obj, old)...)
 	if len(errs) > 0 {
 		// CEL rules may assume a valid shape: their errors would only repeat these.
 		return nil, errs
 	}
 	obj["metadata"] = metadata
-	if k.cel != nil {
-		errs, _ = k.cel.Validate(ctx, nil, k.structural, obj, before(old), celconfig.RuntimeCELCostBudget)
-	}
-	if len(errs) > 0 {
+	if errs := k.broken(ctx, obj, old); len(errs) > 0 {
 		return nil, errs
 	}
 	return obj, nil
 }
 
-// before is an untyped nil for a create: a nil map is an object to the rules.
-func before(old map[string]any) any {
+// complete makes of an object what the server keeps of it: without unknown fields, whose
+// paths it returns, and without status where that is written apart; and with the defaults.
+func (k kind) complete(obj map[string]any) (unknown []string) {
+	unknown = pruning.PruneWithOptions(obj, k.structural, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	if k.status {
+		delete(obj, "status")
+	}
+	defaulting.PruneNonNullableNullsWithoutDefaults(obj, k.structural)
+	defaulting.Default(obj, k.structural)
+	if k.status {
+		delete(obj, "status") // its default, which is for who reads an object that has none
+	}
+	return unknown
+}
+
+// faults are what the schema has against an object, but for its CEL rules.
+func (k kind) faults(obj, old map[string]any) field.ErrorList {
 	if old == nil {
+		errs := listtype.ValidateListSetsAndMaps(nil, k.structural, obj)
+		if !k.sure.valid(obj) {
+			errs = append(validation.ValidateCustomResource(nil, obj, k.validator), errs...)
+		}
+		return errs
+	}
+	var errs field.ErrorList
+	if !k.sure.valid(obj) {
+		errs = validation.ValidateCustomResourceUpdate(nil, obj, old, k.validator, validation.WithRatcheting(k.correlated(obj, old)))
+	}
+	if len(listtype.ValidateListSetsAndMaps(nil, k.structural, old)) == 0 {
+		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, k.structural, obj)...)
+	}
+	return errs
+}
+
+// broken are the CEL rules that an object breaks.
+func (k kind) broken(ctx context.Context, obj, old map[string]any) field.ErrorList {
+	if k.cel == nil {
 		return nil
 	}
-	return old
+	if old == nil {
+		// An untyped nil: to the rules, a nil map is an object.
+		errs, _ := k.cel.Validate(ctx, nil, k.structural, obj, nil, celconfig.RuntimeCELCostBudget)
+		return errs
+	}
+	errs, _ := k.cel.Validate(ctx, nil, k.structural, obj, old, celconfig.RuntimeCELCostBudget, cel.WithRatcheting(k.correlated(obj, old)))
+	return errs
+}
+
+// correlated pairs each value of an object with the one that stood in its place before.
+func (k kind) correlated(obj, old map[string]any) *common.CorrelatedObject {
+	return common.NewCorrelatedObject(obj, old, &model.Structural{Structural: k.structural})
 }
 
 // metadata checks what no schema says: names and labels. It returns the metadata as the

@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/kustomize/base/crds"
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
 	"github.com/sluice-dev/sluice/operator/internal/schema"
+	"github.com/sluice-dev/sluice/operator/internal/testkit/oldrules"
 )
 
 var (
@@ -148,7 +149,7 @@ func TestSet_AdmitKnowsOnlyServedVersions(t *testing.T) {
 
 func TestSet_AdmitSurvivesShapesThatNoWorkloadHas(t *testing.T) {
 	for _, manifest := range []string{
-		"metadata: []", "metadata: {name: [a]}", "metadata: {labels: a}", "metadata: {annotations: {a: 1}}", "spec: []", "spec: a", "status: a", "metadata: {ownerReferences: [a]}", "spec: {patches: [a]}",
+		"metadata: []", "metadata: {name: [a]}", "metadata: {labels: a}", "metadata: {annotations: {a: 1}}", "spec: []", "spec: a", "status: a", "metadata: {ownerReferences: [a]}", "spec: {patches: [a]}", "spec: {ports: [a], env: {a: b}, storage: a, probes: [], replicas: {}}",
 	} {
 		t.Run(manifest, func(t *testing.T) {
 			var content map[string]any
@@ -163,6 +164,9 @@ func TestSet_AdmitSurvivesShapesThatNoWorkloadHas(t *testing.T) {
 			if len(errs) == 0 && manifest != "status: a" {
 				t.Errorf("it is taken: %v", got)
 			}
+			// Nothing falls over one that is stored so.
+			set.AdmitChange(context.Background(), object(t, head+"  image: a\n", "a").Object, u.Object, u.GroupVersionKind())
+			set.AdmitChange(context.Background(), u.Object, u.Object, u.GroupVersionKind())
 		})
 	}
 }
@@ -196,5 +200,65 @@ func TestSet_ForgetsWhatItCompiled(t *testing.T) {
 	_, after := set.Admit(t.Context(), gate, gvk)
 	if len(before) == 0 || !reflect.DeepEqual(before, after) {
 		t.Errorf("before: %v, after: %v", before, after)
+	}
+}
+
+// faulty is stored with a fault of each sort: of a value, of a rule, of a list that is no map.
+const faulty = head + "  image: a\n  version: latest\n  replicas: 1\n  ports: [{name: a--b, port: 80}, {name: web, port: 81}]\n" +
+	"  env: [{name: A, value: x}, {name: A, value: w}]\n"
+
+func TestSet_AdmitChangeRefusesWhatTheAPIServerRefuses(t *testing.T) {
+	stored := object(t, faulty, "faulty")
+	if err := oldrules.Store(t.Context(), api, "workloads.sluice.dev", stored); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ instead, stands, field string }{
+		"nothing":                    {"", "", ""},
+		"a good field":               {"image: a\n", "image: b\n", ""},
+		"a good item":                {"port: 81", "port: 82", ""},
+		"a list that was no map":     {"value: x", "value: z", ""},
+		"the item with the fault":    {"port: 80", "port: 8080", ""},
+		"the fault, to another":      {"version: latest", "version: newest", "spec.version"},
+		"the fault, to what is good": {"version: latest", "version: 1.2.3", ""},
+		"a name, to another":         {"a--b", "b--a", "spec.ports[0].name"},
+		"a second fault":             {"replicas: 1", "replicas: 101", "spec.replicas"},
+		"a rule over all items":      {"port: 81", "port: 80", "spec.ports"},
+		"what may not change":        {"image: a\n", "image: a\n  tenant: shop\n", "spec"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := object(t, strings.Replace(faulty, c.instead, c.stands, 1), "faulty")
+			before := asJSON(t, stored.Object)
+			got, errs := set.AdmitChange(t.Context(), changed.Object, stored.Object, stored.GroupVersionKind())
+			if asJSON(t, stored.Object) != before {
+				t.Error("what is stored is changed")
+			}
+			changed.SetResourceVersion(stored.GetResourceVersion())
+			err := api.Update(t.Context(), changed, client.DryRunAll)
+			if c.field == "" {
+				if len(errs) > 0 || got == nil || err != nil {
+					t.Errorf("AdmitChange: %v\nAPI server: %v", errs, err)
+				}
+				return
+			}
+			if len(errs) != 1 || errs[0].Field != c.field || !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), errs[0].Error()) {
+				t.Errorf("of %s\nAdmitChange: %v\nAPI server: %v", c.field, errs, err)
+			}
+		})
+	}
+	if _, errs := set.Admit(t.Context(), stored.Object, stored.GroupVersionKind()); len(errs) < 2 {
+		t.Errorf("created: %v", errs)
+	}
+}
+
+// A field that only the newer of two operators knows is no fault of a change that leaves it.
+func TestSet_AdmitChangeLeavesAFieldThatItDoesNotKnow(t *testing.T) {
+	const newer = head + "  image: a\n  mesh: {retries: 3}\n"
+	old, changed := object(t, newer, "a"), object(t, strings.Replace(newer, "image: a", "image: b", 1), "a")
+	if _, errs := set.AdmitChange(t.Context(), changed.Object, old.Object, old.GroupVersionKind()); len(errs) > 0 {
+		t.Errorf("refused: %v", errs)
+	}
+	changed = object(t, newer+"  replica: 2\n", "a")
+	if _, errs := set.AdmitChange(t.Context(), changed.Object, old.Object, old.GroupVersionKind()); len(errs) != 1 || errs[0].Field != "spec.replica" {
+		t.Errorf("got %v, want a refusal of spec.replica alone", errs)
 	}
 }

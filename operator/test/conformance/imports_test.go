@@ -19,6 +19,7 @@ var layers = map[string]int{
 	"internal/collector":              -1,
 	"internal/lru":                    -1,
 	"internal/testkit/golden":         -1,
+	"internal/testkit/oldrules":       -1,
 	"api/":                            0,
 	"internal/digests":                0,
 	"internal/redact":                 0,
