@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
-	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/util/cache"
 )
 
@@ -74,6 +73,10 @@ type Client struct {
 	turns []*turns
 	// wide is held while a large manifest is read, see wide.
 	wide *turns
+	// looks are held while an image is looked at, and reads while an answer is read, see flight.
+	looks, reads *turns
+	// parsing is held while a document is taken apart, see apart.
+	parsing chan struct{}
 	// mu makes one of each of what follows.
 	mu       sync.Mutex
 	sessions *cache.LRUExpireCache
@@ -81,7 +84,7 @@ type Client struct {
 	accounts *cache.LRUExpireCache
 	// taken has which of several sets of credentials for a repository the registry took.
 	taken    *cache.LRUExpireCache
-	flights  singleflight.Group
+	flights  map[string]*flight
 	requests *prometheus.CounterVec
 	lookups  *prometheus.CounterVec
 	record   *Recording
@@ -116,6 +119,10 @@ func New(options Options) *Client {
 			newTurns(limits.LargeDecisions, limits.LargeEvidence, "limits.LargeDecisions"),
 		},
 		wide:     newTurns(limits.LargeDocuments, limits.DocumentBytes, "limits.LargeDocuments"),
+		looks:    newTurns(limits.Looks, 0, "limits.Looks"),
+		reads:    newTurns(limits.Reads, 0, "limits.Reads"),
+		parsing:  make(chan struct{}, limits.DocumentsParsed),
+		flights:  map[string]*flight{},
 		sessions: cache.NewLRUExpireCacheWithClock(limits.RegistrySessions, now),
 		hosts:    cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
 		accounts: cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
@@ -223,32 +230,6 @@ func (s *session) typed(op string, err error) error {
 		return err
 	}
 	return s.failed(op, 0, err)
-}
-
-// share runs f once for all callers that ask for the same at the same time. It runs on
-// its own time: a caller that gives up takes nothing from the others. A caller that has
-// less time left than the registry wants to wait is told so at once.
-func share[T any](ctx context.Context, c *Client, s *session, what string, f func(context.Context) (T, error)) (T, error) {
-	var zero T
-	done := c.flights.DoChan(s.key(what), func() (any, error) {
-		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Gather)
-		defer cancel()
-		return f(own)
-	})
-	for {
-		wait, asked, news := s.account.wait(c.now())
-		if wait > 0 && endsWithin(ctx, wait) {
-			return zero, s.failed("wait for the registry", asked.status, asked.in(wait))
-		}
-		select {
-		case r := <-done:
-			value, _ := r.Val.(T)
-			return value, r.Err
-		case <-ctx.Done():
-			return zero, ctx.Err()
-		case <-news:
-		}
-	}
 }
 
 // key tells what is asked apart by repository and credentials, so that nobody is told

@@ -282,9 +282,15 @@ func (l *look) find(ctx context.Context, p place, age time.Duration, online bool
 	if err != nil {
 		return nil, false, err
 	}
-	picked := slices.DeleteFunc(slices.Clone(list.entries), func(d descriptor) bool { return !l.picks(p, d) })
-	if len(picked) > limits.SignaturesPerImage {
-		return nil, false, l.s.tooMany("limits.SignaturesPerImage", limits.SignaturesPerImage, "signatures")
+	var picked []descriptor
+	for _, d := range list.entries {
+		if !l.picks(p, d) {
+			continue
+		}
+		if len(picked) == limits.SignaturesPerImage {
+			return nil, false, l.s.tooMany("limits.SignaturesPerImage", limits.SignaturesPerImage, "signatures")
+		}
+		picked = append(picked, d)
 	}
 	each := make([][]candidate, len(picked))
 	err = inParallel(len(picked), func(i int) (err error) {
@@ -323,7 +329,11 @@ func recallOnce[T any](ctx context.Context, l *look, from *memory, what, group s
 	}
 	l.asked.Store(true)
 	for {
-		got, err := share(ctx, l.c, l.s, group+what, func(ctx context.Context) (T, error) {
+		in := l.c.reads
+		if group != "" {
+			in = nil // it has turns of its own
+		}
+		got, err := shareIn(ctx, l.c, l.s, in, group+what, func(ctx context.Context) (T, error) {
 			if kept, ok := from.get(key, age); ok {
 				// Another flight landed between our look and the start of this one.
 				return kept.(T), nil
@@ -346,38 +356,44 @@ func (l *look) list(ctx context.Context, p place, limit extent) (listing, error)
 	switch p {
 	case referrersList:
 		all, known, err := l.s.referrersAPI(ctx, l.digest, limit)
-		return listing{entries: only(listedBundles(all), bundleAnnotation), absent: !known}, err
+		return listing{entries: all, absent: !known}, err
 	case referrersTag:
 		all, err := l.s.referrersTag(ctx, l.digest, limit)
-		return listing{entries: only(listedBundles(all), bundleAnnotation)}, err
+		return listing{entries: all}, err
 	}
 	const op = "read the signature manifest"
 	body, err := l.s.manifestWithin(ctx, op, fallbackTag(l.digest)+p.String(), manifestTypes, limit)
 	if err != nil || body == nil {
 		return listing{}, err
 	}
-	layers, err := parseLayers(body)
+	layers, err := apart(l.s, func() ([]descriptor, error) {
+		all, err := parseLayers(body)
+		all = slices.DeleteFunc(all, func(d descriptor) bool {
+			if p == attestationTag {
+				return d.MediaType != envelopeType
+			}
+			return d.Annotations[signatureAnnotation] == ""
+		})
+		return only(all, signatureAnnotation, certificateAnnotation, rekorAnnotation, timestampAnnotation, attestationAnnotation), err
+	})
 	if err != nil {
 		return listing{}, l.s.failed(op, 0, err)
 	}
-	layers = slices.DeleteFunc(layers, func(d descriptor) bool {
-		if p == attestationTag {
-			return d.MediaType != envelopeType
-		}
-		return d.Annotations[signatureAnnotation] == ""
-	})
-	return listing{entries: only(layers, signatureAnnotation, certificateAnnotation, rekorAnnotation, timestampAnnotation, attestationAnnotation)}, nil
+	return listing{entries: layers}, nil
 }
 
-// listedBundles leaves of a list of referrers those that hold, or could hold, a bundle, ordered
-// by digest. Lists kept by older clients give the type of the (empty) config where the
+// listedBundles leaves of a list of referrers those that hold, or could hold, a bundle. Lists kept by older clients give the type of the (empty) config where the
 // artifact's should be; those manifests have to be looked into.
 func listedBundles(all []descriptor) []descriptor {
-	found := slices.DeleteFunc(all, func(d descriptor) bool {
+	return slices.DeleteFunc(all, func(d descriptor) bool {
 		// What is named by another kind of digest could not be held to it.
 		return !digests.Valid(d.Digest) ||
 			!looksLikeBundle(d.ArtifactType) && d.ArtifactType != "" && d.ArtifactType != emptyType
 	})
+}
+
+// byDigest orders a list of referrers by digest, each of them once.
+func byDigest(found []descriptor) []descriptor {
 	slices.SortStableFunc(found, func(a, b descriptor) int { return strings.Compare(a.Digest, b.Digest) })
 	return slices.CompactFunc(found, func(a, b descriptor) bool { return a.Digest == b.Digest })
 }
@@ -446,15 +462,17 @@ func (l *look) describe(ctx context.Context, referrer descriptor) (described, er
 	if body == nil {
 		return described{}, l.s.failed(op, 0, &contentError{text: "the list of referrers names a manifest that is not there"})
 	}
-	layers, err := parseLayers(body)
+	layers, err := apart(l.s, func() ([]descriptor, error) {
+		all, err := parseLayers(body)
+		return only(slices.DeleteFunc(all, func(d descriptor) bool { return !looksLikeBundle(d.MediaType) })), err
+	})
 	if err != nil {
 		return described{unread: err}, nil
 	}
-	layers = slices.DeleteFunc(layers, func(d descriptor) bool { return !looksLikeBundle(d.MediaType) })
 	if len(layers) > limits.SignaturesPerImage {
 		return described{unread: &limitError{name: "limits.SignaturesPerImage", text: fmt.Sprintf("its manifest has more than %d bundles", limits.SignaturesPerImage)}}, nil
 	}
-	return described{layers: only(layers)}, nil
+	return described{layers: layers}, nil
 }
 
 // layer is one signature or attestation under a tag.

@@ -29,6 +29,7 @@ func main() {
 	flag.IntVar(&o.hosts, "hosts", 64, "registries that their images are spread over: as many as one Gate may name")
 	flag.DurationVar(&o.each, "for", 20*time.Second, "how long each scenario is gone on with")
 	flag.StringVar(&o.only, "only", "", "the one scenario to measure (default: all, and all at once)")
+	flag.BoolVar(&o.leads, "leader-elect", true, "the operator's --leader-elect: false keeps one from ending that cannot renew its Lease any more")
 	flag.StringVar(&o.dir, "dir", "", "folder that keeps the logs (default: a temporary one)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

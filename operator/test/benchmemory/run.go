@@ -36,6 +36,7 @@ type options struct {
 	decisions, owners, hosts int
 	each                     time.Duration
 	only                     string
+	leads                    bool
 	// root of the repository, the operator's binary, and where logs are kept.
 	root, manager, dir string
 }
@@ -65,7 +66,7 @@ type figures struct {
 
 func measure(ctx context.Context, o options, log io.Writer) (all []figures, err error) {
 	b := &bench{options: o}
-	b.stage, err = stage.Up(ctx, stage.Options{Root: o.root, Overlay: "kustomize/overlays/dev", Manager: o.manager, Dir: o.dir, Log: log})
+	b.stage, err = stage.Up(ctx, stage.Options{Root: o.root, Overlay: "kustomize/overlays/dev", Manager: o.manager, Dir: o.dir, Log: log, ManagerArgs: []string{fmt.Sprint("--leader-elect=", o.leads)}})
 	if err != nil {
 		return nil, err
 	}
