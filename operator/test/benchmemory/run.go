@@ -51,6 +51,8 @@ type bench struct {
 	stage  *stage.Stage
 	evil   *hostile
 	client *http.Client
+	// unanswered are questions without an answer.
+	unanswered int
 }
 
 // figures of one scenario, in MiB.
@@ -62,6 +64,8 @@ type figures struct {
 	// answers were held back at a time, and allowed decisions ended in Allow.
 	answers          int64
 	decided, allowed int
+	unanswered       int
+	ended            bool
 }
 
 func measure(ctx context.Context, o options, log io.Writer) (all []figures, err error) {
@@ -193,14 +197,17 @@ func (b *bench) attack(ctx context.Context, ways []scenario) (decided, allowed i
 		group.Go(func() error {
 			for round := 0; time.Now().Before(end); round++ {
 				ok, err := b.ask(ctx, ways[(i/b.owners+i)%len(ways)], owner(i%b.owners), round*b.decisions+i)
-				if err != nil {
-					return err
+				if ctx.Err() != nil {
+					return ctx.Err()
 				}
 				mu.Lock()
-				decided++
-				if ok {
+				switch {
+				case err != nil:
+					b.unanswered++
+				case ok:
 					allowed++
 				}
+				decided++
 				mu.Unlock()
 			}
 			return nil
@@ -253,11 +260,12 @@ func (b *bench) watch(ctx context.Context, do func(context.Context) (decided, al
 		return f, fmt.Errorf("begin to measure: %w", err)
 	}
 	b.evil.most.Store(0)
+	b.unanswered = 0
 	over := make(chan struct{})
 	var sampling sync.WaitGroup
 	sampling.Go(func() {
 		for tick := time.NewTicker(20 * time.Millisecond); ; {
-			f.own = max(f.own, status(proc, "RssAnon"))
+			f.own, f.peak = max(f.own, status(proc, "RssAnon")), max(f.peak, status(proc, "VmHWM"))
 			select {
 			case <-tick.C:
 			case <-over:
@@ -282,11 +290,15 @@ func (b *bench) watch(ctx context.Context, do func(context.Context) (decided, al
 	f.decided, f.allowed, err = do(ctx)
 	close(over)
 	sampling.Wait()
-	f.peak, f.answers = status(proc, "VmHWM"), b.evil.most.Load()
-	if f.peak == 0 {
-		return f, errors.Join(err, errors.New("the operator has ended"))
+	f.peak, f.answers = max(f.peak, status(proc, "VmHWM")), b.evil.most.Load()
+	f.unanswered = b.unanswered
+	select {
+	case <-b.stage.Manager.Done():
+		f.ended = true
+		return f, errors.Join(err, b.stage.StartManager(ctx))
+	default:
+		return f, err
 	}
-	return f, err
 }
 
 // status is a figure of /proc/PID/status, in MiB; 0 for none.
