@@ -177,8 +177,8 @@ func (c *Client) Resolve(ctx context.Context, ref images.Reference, kc authn.Key
 // Tagged returns the digest that the tag of a reference stands for, also where a digest
 // stands beside it; "" where the registry has no such tag. It is for telling and not for
 // pulling, so that it is kept for limits.CacheTTL, and a registry where it fails does not
-// count as down for that. While it fails, and is not refused, what was known last is told for
-// limits.TagTTL: there is an error where nothing was.
+// count as down for that. While it fails what was known last is told for limits.TagTTL, unless
+// it was refused since: there is an error where nothing was known.
 func (c *Client) Tagged(ctx context.Context, ref images.Reference, kc authn.Keychain) (string, error) {
 	if ref.Tag == "" {
 		return "", nil
@@ -193,8 +193,11 @@ func (c *Client) Tagged(ctx context.Context, ref images.Reference, kc authn.Keyc
 			if known := new(Error); errors.As(err, &known) && known.notFound() {
 				digest, err = "", nil
 			}
-			if err == nil {
+			switch {
+			case err == nil:
 				c.found.put(s.key(what), digest, len(digest))
+			case refused(err): // and what it let us see before is not told again
+				c.found.drop(s.key(what))
 			}
 			return digest, err
 		})

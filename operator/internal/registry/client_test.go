@@ -166,6 +166,31 @@ func TestClient_TellsWhatATagStoodForWhileItCannotBeLookedUp(t *testing.T) {
 	}
 }
 
+// What a registry let us see before it refused is not told when it fails after that.
+func TestClient_TellsNothingOfATagOnceItWasRefused(t *testing.T) {
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
+		s := newShop(t, testkit.RegistryOptions{})
+		clock := newFakeClock()
+		c := clock.client(Options{})
+		ref := s.ref(t, ":1@"+testkit.DigestOf("another"))
+		if got, err := c.Tagged(t.Context(), ref, nil); err != nil || got != s.digest {
+			t.Fatalf("%q, %v", got, err)
+		}
+		for _, then := range []int{status, http.StatusInternalServerError} {
+			clock.advance(limits.CacheTTL)
+			s.Override(nil, testkit.Status(then))
+			if got, err := c.Tagged(t.Context(), ref, nil); err == nil || got != "" {
+				t.Errorf("%d, and then %d: %q, %v", status, then, got, err)
+			}
+			s.Restore()
+		}
+		clock.advance(limits.RegistryMemory)
+		if got, err := c.Tagged(t.Context(), ref, nil); err != nil || got != s.digest {
+			t.Errorf("%d, and then it is seen again: %q, %v", status, got, err)
+		}
+	}
+}
+
 func tooManyRequests(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Retry-After", "3600")
 	w.WriteHeader(http.StatusTooManyRequests)
