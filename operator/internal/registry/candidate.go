@@ -76,7 +76,7 @@ func (l *look) describe(ctx context.Context, referrer descriptor) (described, er
 	if body == nil {
 		return described{}, l.s.failed(op, 0, &contentError{text: "the list of referrers names a manifest that is not there"})
 	}
-	layers, err := apart(l.s, func() ([]descriptor, error) {
+	layers, err := apart(l.s, len(body), func() ([]descriptor, error) {
 		all, err := parseLayers(body)
 		return only(slices.DeleteFunc(all, func(d descriptor) bool { return !looksLikeBundle(d.MediaType) })), err
 	})
@@ -145,7 +145,11 @@ func (l *look) read(ctx context.Context, c candidate, online bool) (piece, error
 		}
 		defer done()
 		raw, err := l.s.blob(ctx, opBlob, c.content)
-		return content{raw, predicateIn(format, raw)}, len(raw), err
+		if err != nil {
+			return content{}, 0, err
+		}
+		got, err := apart(l.s, len(raw), func() (content, error) { return content{raw, predicateIn(format, raw)}, nil })
+		return got, len(raw), err
 	})
 	var author madeSo
 	if errors.As(err, &author) {

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/util/cache"
 )
 
@@ -76,7 +77,7 @@ type Client struct {
 	// looks are held while an image is looked at, and reads while an answer is read, see flight.
 	looks, reads *turns
 	// parsing is held while a document is taken apart, see apart.
-	parsing chan struct{}
+	parsing *semaphore.Weighted
 	// mu makes one of each of what follows.
 	mu       sync.Mutex
 	sessions *cache.LRUExpireCache
@@ -121,7 +122,7 @@ func New(options Options) *Client {
 		wide:     newTurns(limits.LargeDocuments, limits.DocumentBytes, "limits.LargeDocuments"),
 		looks:    newTurns(limits.Looks, 0, "limits.Looks"),
 		reads:    newTurns(limits.Reads, 0, "limits.Reads"),
-		parsing:  make(chan struct{}, limits.DocumentsParsed),
+		parsing:  semaphore.NewWeighted(limits.DocumentsParsed),
 		flights:  map[string]*flight{},
 		sessions: cache.NewLRUExpireCacheWithClock(limits.RegistrySessions, now),
 		hosts:    cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),

@@ -283,7 +283,7 @@ func (l *look) readIndex(ctx context.Context, limit extent) ([]descriptor, error
 	if err != nil {
 		return nil, err
 	}
-	children, err := apart(l.s, func() ([]descriptor, error) { return parseChildren(body) })
+	children, err := apart(l.s, len(body), func() ([]descriptor, error) { return parseChildren(body) })
 	if err != nil {
 		return nil, l.s.failed(op, 0, err)
 	}

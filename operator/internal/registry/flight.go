@@ -106,10 +106,15 @@ func inLook[T any](ctx context.Context, c *Client, s *session, f func() (T, erro
 	return f()
 }
 
-// apart takes a document apart with f, a few at a time: until what counts is picked out of it,
-// it takes many times what it has in bytes. Nobody waits for a registry meanwhile.
-func apart[T any](s *session, f func() (T, error)) (T, error) {
-	s.parsing <- struct{}{}
-	defer func() { <-s.parsing }()
+// apart takes so many bytes from a registry apart with f, a few documents at a time and nothing
+// beside what is large: until what counts is picked out, it takes many times what it has in
+// bytes. Nobody waits for a registry meanwhile.
+func apart[T any](s *session, bytes int, f func() (T, error)) (T, error) {
+	share := int64(1)
+	if bytes > limits.SignatureBlobBytes {
+		share = limits.DocumentsParsed
+	}
+	_ = s.parsing.Acquire(context.Background(), share) // which fails where its context ends
+	defer s.parsing.Release(share)
 	return f()
 }

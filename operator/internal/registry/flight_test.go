@@ -182,7 +182,7 @@ func TestApart_AFewDocumentsAtATime(t *testing.T) {
 		var all sync.WaitGroup
 		for _, s := range sessions(t, c, 4*limits.DocumentsParsed) {
 			all.Go(func() {
-				_, err := apart(s, func() (int, error) { parsing.in(func() { <-end }); return 0, nil })
+				_, err := apart(s, 1, func() (int, error) { parsing.in(func() { <-end }); return 0, nil })
 				if err != nil {
 					t.Error(err)
 				}

@@ -236,7 +236,7 @@ func (l *look) list(ctx context.Context, p place, limit extent) (listing, error)
 	if err != nil || body == nil {
 		return listing{}, err
 	}
-	layers, err := apart(l.s, func() ([]descriptor, error) {
+	layers, err := apart(l.s, len(body), func() ([]descriptor, error) {
 		all, err := parseLayers(body)
 		all = slices.DeleteFunc(all, func(d descriptor) bool {
 			if p == attestationTag {

@@ -72,7 +72,7 @@ type page struct {
 
 // listed takes a list of referrers apart, and leaves those that hold, or could hold, a bundle.
 func (s *session) listed(body []byte) (page, error) {
-	return apart(s, func() (page, error) {
+	return apart(s, len(body), func() (page, error) {
 		all, err := parseIndex(body)
 		return page{bundles: only(listedBundles(all), bundleAnnotation), of: len(all)}, err
 	})

@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/util/cache"
 )
 
@@ -159,7 +160,7 @@ type session struct {
 	timer    func(time.Duration) (<-chan time.Time, func())
 	requests *prometheus.CounterVec
 	wide     *turns
-	parsing  chan struct{}
+	parsing  *semaphore.Weighted
 	// record is what answers are kept in, offline what they come from in place of the
 	// registry; nil for neither.
 	record  *Recording

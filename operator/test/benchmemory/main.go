@@ -28,8 +28,9 @@ func main() {
 	flag.IntVar(&o.owners, "namespaces", 40, "namespaces that they are spread over")
 	flag.IntVar(&o.hosts, "hosts", 64, "registries that their images are spread over: as many as one Gate may name")
 	flag.DurationVar(&o.each, "for", 20*time.Second, "how long each scenario is gone on with")
-	flag.StringVar(&o.only, "only", "", "the one scenario to measure (default: all, and all at once)")
+	flag.StringVar(&o.only, "only", "", "scenarios to measure, such as much,attested (default: all, and all at once)")
 	flag.BoolVar(&o.leads, "leader-elect", true, "the operator's --leader-elect: false keeps one from ending that cannot renew its Lease any more")
+	flag.StringVar(&o.manager, "manager", "", "the operator's binary (default: bin/manager)")
 	flag.StringVar(&o.dir, "dir", "", "folder that keeps the logs (default: a temporary one)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -46,7 +47,10 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	o.root, o.manager = root, filepath.Join(root, "bin", "manager")
+	o.root = root
+	if o.manager == "" {
+		o.manager = filepath.Join(root, "bin", "manager")
+	}
 	all, err := measure(ctx, o, os.Stderr)
 	if err != nil {
 		return err

@@ -95,11 +95,11 @@ func measure(ctx context.Context, o options, log io.Writer) (all []figures, err 
 	runs := map[string][]scenario{}
 	var names []string
 	for _, s := range ways {
-		if o.only == "" || o.only == s.name {
+		if o.only == "" || strings.Contains(o.only, s.name) {
 			names, runs[s.name] = append(names, s.name), []scenario{s}
 		}
 	}
-	if o.only == "" || o.only == together {
+	if o.only == "" || strings.Contains(o.only, together) {
 		names, runs[together] = append(names, together), ways
 	}
 	for _, name := range names {

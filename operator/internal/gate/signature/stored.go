@@ -270,7 +270,7 @@ func (s *stored) setEnvelope(payload []byte, kind string, sigs []dsse.Signature)
 	}
 	s.payload = payload
 	content := &envelope{
-		raw:       &dsse.Envelope{PayloadType: kind, Payload: base64.StdEncoding.EncodeToString(payload), Signatures: sigs},
+		kind: kind, payload: payload, signatures: sigs,
 		signature: signature,
 	}
 	s.content = content
@@ -355,16 +355,23 @@ func (m message) MessageSignatureContent() verify.MessageSignatureContent { retu
 
 // envelope is a DSSE envelope for sigstore-go, with the statement that was read here.
 type envelope struct {
-	raw       *dsse.Envelope
-	signature []byte
-	statement *intoto.Statement
+	kind       string
+	payload    []byte
+	signatures []dsse.Signature
+	signature  []byte
+	statement  *intoto.Statement
 }
 
 func (e *envelope) Signature() []byte                                       { return e.signature }
 func (e *envelope) EnvelopeContent() verify.EnvelopeContent                 { return e }
 func (e *envelope) MessageSignatureContent() verify.MessageSignatureContent { return nil }
-func (e *envelope) RawEnvelope() *dsse.Envelope                             { return e.raw }
 func (e *envelope) Statement() (*intoto.Statement, error)                   { return e.statement, nil }
+
+// RawEnvelope is encoded each time: kept, it would take more than the payload for as long as the
+// image is judged.
+func (e *envelope) RawEnvelope() *dsse.Envelope {
+	return &dsse.Envelope{PayloadType: e.kind, Payload: base64.StdEncoding.EncodeToString(e.payload), Signatures: e.signatures}
+}
 
 // view shows sigstore-go what is stored as made by a key or by a certificate.
 type view struct {
