@@ -41,12 +41,12 @@ const (
 	// left for envelope, certificate, log entry and timestamp, which take 12 KiB.
 	AttestationBytes = (StatementBytes+2)/3*4 + SignatureBlobBytes
 	// EvidenceBytes is how much is read of all signatures and attestations of one image,
-	// the smallest first: one of the largest attestations, and 9.7 MiB besides, or four SBOMs
-	// of 5 MiB and 5 MiB besides. The images of an index share as much once more.
-	EvidenceBytes = 32 << 20
+	// the smallest first: two of the largest attestations take 44.7 MiB, which leaves 3.3
+	// MiB for signatures. The images of an index share as much once more.
+	EvidenceBytes = 48 << 20
 	// ObjectEvidenceBytes is how much is read for all images of one object, which share it
-	// evenly: as much as for one image is left for each of two.
-	ObjectEvidenceBytes = 2 * EvidenceBytes
+	// evenly: with an SBOM of 5 MiB each, which is 6.7 MiB as it is stored, that is for seven.
+	ObjectEvidenceBytes = EvidenceBytes
 	// LargeDecisions is how many decisions hold more than LargeEvidence at a time. With
 	// ObjectEvidenceBytes each, what is kept (CacheBytes, CacheLargeBytes) and one image that
 	// is judged they take 450 MiB, of the 512 MiB that the manager has.

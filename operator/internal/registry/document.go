@@ -306,13 +306,15 @@ func bundlePredicate(raw []byte) string {
 
 // predicateIn is the predicate type of the statement in content of a format.
 func predicateIn(format gate.SignatureFormat, raw []byte) string {
-	switch format {
-	case gate.FormatBundle:
+	switch {
+	case format == gate.FormatCosignTag:
+		return predicateSign
+	case strictjson.Parts(raw) > limits.EnvelopeParts:
+		return "" // nobody reads it
+	case format == gate.FormatBundle:
 		return bundlePredicate(raw)
-	case gate.FormatAttestationTag:
-		return envelopePredicate(raw)
 	}
-	return predicateSign
+	return envelopePredicate(raw)
 }
 
 // looksLikeBundle says whether a media or artifact type is that of sigstore bundles, of

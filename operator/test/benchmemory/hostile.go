@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -59,6 +60,8 @@ func scenarios(key *testkit.Key) ([]scenario, error) {
 		blobs("small", limits.ImagesPerObject, limits.SmallEvidence/limits.ImagesPerObject-1024, 1),
 		blobs("some", 8, limits.LargeEvidence/8-4096, 1),
 		blobs("much", 2, 15<<20, 3),
+		parts("entries", `{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json","verificationMaterial":{"tlogEntries":[`, `{},`, `{}]}}`),
+		parts("names", `{"dsseEnvelope":{"payloadType":"application/vnd.in-toto+json","signatures":[{"sig":"YQ=="}],"payload":"`, "", `"}}`),
 		large,
 	}, nil
 }
@@ -136,12 +139,38 @@ func blobs(name string, images, size, count int) scenario {
 	return scenario{name: name, slow: "blobs", images: images, content: contents, referrers: list("manifests", []string{described(manifestType, digests.Of(body), len(body))})}
 }
 
+// parts are two bundles of as many parts as there is room for: in the bundle itself, or, where
+// none is given, as names of a statement in it.
+func parts(name, begin, one, end string) scenario {
+	s := blobs(name, 1, 1024, 1)
+	var layers []string
+	for i := range 2 {
+		var blob []byte
+		if one != "" {
+			blob = []byte(begin + strings.Repeat(one, (20<<20)/len(one)+i) + end)
+		} else {
+			statement := bytes.NewBufferString(`{"_type":"https://in-toto.io/Statement/v1","predicateType":"` + sbom + `","predicate":{"i":0`)
+			for n := i; statement.Len() < limits.StatementBytes-1024; n++ {
+				fmt.Fprintf(statement, `,"%x":0`, n)
+			}
+			statement.WriteString("}}")
+			blob = []byte(begin + base64.StdEncoding.EncodeToString(statement.Bytes()) + end)
+		}
+		s.content[digests.Of(blob)] = blob
+		layers = append(layers, described(bundleType, digests.Of(blob), len(blob)))
+	}
+	body := list("layers", layers)
+	s.content[digests.Of(body)] = body
+	s.referrers = list("manifests", []string{described(manifestType, digests.Of(body), len(body))})
+	return s
+}
+
 // attested are two attestations that are as large as may be and are signed as they should be.
 func attested(key *testkit.Key) (scenario, error) {
-	s := blobs("attested", 2, 1024, 1)
+	s := blobs("attested", 1, 1024, 1)
 	var packages []map[string]any
-	for i := 0; i < (limits.StatementBytes-(64<<10))/32; i++ {
-		packages = append(packages, map[string]any{"SPDXID": fmt.Sprintf("%09d", i)})
+	for i := range limits.StatementParts/9 - 16 { // each counts for nine
+		packages = append(packages, map[string]any{"SPDXID": fmt.Sprintf("%09d%s", i, strings.Repeat("x", 100))})
 	}
 	var layers []string
 	for i := range 2 {
@@ -153,7 +182,12 @@ func attested(key *testkit.Key) (scenario, error) {
 		s.content[digest] = bundle
 		layers = append(layers, described(bundleType, digest, len(bundle)))
 	}
-	body := list("layers", layers)
+	signature, err := key.Bundle(digestOf("attested"), "https://sigstore.dev/cosign/sign/v1", map[string]any{})
+	if err != nil {
+		return s, fmt.Errorf("sign an image: %w", err)
+	}
+	s.content[digests.Of(signature)] = signature
+	body := list("layers", append(layers, described(bundleType, digests.Of(signature), len(signature))))
 	s.content[digests.Of(body)] = body
 	s.referrers = list("manifests", []string{described(manifestType, digests.Of(body), len(body))})
 	return s, nil

@@ -28,9 +28,6 @@ type statement struct {
 	predicateType string
 	subject       json.RawMessage
 	predicate     json.RawMessage
-	// decoded is the predicate, once it was asked for.
-	decoded   any
-	isDecoded bool
 	// verified is the part that sigstore-go compares with the image's digest.
 	verified *intoto.Statement
 }
@@ -38,6 +35,9 @@ type statement struct {
 func readStatement(raw []byte) (*statement, error) {
 	if len(raw) > limits.StatementBytes {
 		return nil, fmt.Errorf("the statement has more than %d bytes (limits.StatementBytes)", limits.StatementBytes)
+	}
+	if strictjson.Parts(raw) > limits.StatementParts {
+		return nil, fmt.Errorf("the statement has more than %d parts, an object or a list counting for eight (limits.StatementParts)", limits.StatementParts)
 	}
 	if err := strictjson.Check(raw, 1); err != nil {
 		return nil, fmt.Errorf("reading the statement: %w", err)
@@ -113,16 +113,16 @@ func (s *statement) document() (map[string]any, error) {
 	return map[string]any{"_type": s.kind, "predicateType": s.predicateType, "subject": subject, "predicate": predicate}, nil
 }
 
-// decodedPredicate is nil when the statement has none.
+// decodedPredicate is nil when the statement has none. It is decoded each time: kept, those of
+// all statements of an image would be held at a time, at many times their size.
 func (s *statement) decodedPredicate() (any, error) {
-	if s.isDecoded || s.predicate == nil {
-		return s.decoded, nil
+	if s.predicate == nil {
+		return nil, nil
 	}
 	predicate, err := decode(s.predicate)
 	if err != nil {
 		return nil, fmt.Errorf("reading the predicate: %w", err)
 	}
-	s.decoded, s.isDecoded = predicate, true
 	return predicate, nil
 }
 

@@ -181,6 +181,9 @@ func (s *stored) readBundle(raw []byte) error {
 	if len(raw) > limits.AttestationBytes {
 		return fmt.Errorf("the bundle has more than %d bytes (limits.AttestationBytes)", limits.AttestationBytes)
 	}
+	if err := fewParts("bundle", raw); err != nil {
+		return err
+	}
 	var b bundle.Bundle
 	if err := b.UnmarshalJSON(raw); err != nil {
 		return fmt.Errorf("reading the bundle: %w", err)
@@ -213,6 +216,15 @@ func (s *stored) readBundle(raw []byte) error {
 	return nil
 }
 
+// fewParts refuses what is around a statement and has many parts: a log entry that takes three
+// bytes in a bundle takes hundreds in memory.
+func fewParts(what string, raw []byte) error {
+	if strictjson.Parts(raw) > limits.EnvelopeParts {
+		return fmt.Errorf("the %s has more than %d parts, an object or a list counting for eight (limits.EnvelopeParts)", what, limits.EnvelopeParts)
+	}
+	return nil
+}
+
 // readClaim reads a "simple signing" payload with what cosign puts into annotations
 // beside it.
 func (s *stored) readClaim(r *gate.Signature) error {
@@ -222,6 +234,9 @@ func (s *stored) readClaim(r *gate.Signature) error {
 	}
 	if len(r.Payload) > limits.SignatureBlobBytes {
 		return fmt.Errorf("the claim has more than %d bytes (limits.SignatureBlobBytes)", limits.SignatureBlobBytes)
+	}
+	if err := fewParts("claim", r.Payload); err != nil {
+		return err
 	}
 	if err := strictjson.Check(r.Payload, strictjson.Everywhere); err != nil {
 		return fmt.Errorf("reading the claim: %w", err)
@@ -235,6 +250,9 @@ func (s *stored) readClaim(r *gate.Signature) error {
 func (s *stored) readEnvelope(r *gate.Signature) error {
 	if len(r.Payload) > limits.AttestationBytes {
 		return fmt.Errorf("the envelope has more than %d bytes (limits.AttestationBytes)", limits.AttestationBytes)
+	}
+	if err := fewParts("envelope", r.Payload); err != nil {
+		return err
 	}
 	if err := strictjson.Check(r.Payload, strictjson.Everywhere); err != nil {
 		return fmt.Errorf("reading the envelope: %w", err)
