@@ -173,6 +173,7 @@ func TestJudge_AScanThatCannotBeRead(t *testing.T) {
 		"deep nesting":     `,"predicate":` + strings.Repeat("[", 500) + strings.Repeat("]", 500),
 		"nobody's nesting": `,"predicate":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000),
 		"a type twice":     `,"predicateType":"` + sbom + `"`,
+		"too many parts":   `,"predicate":[0` + strings.Repeat(",[]", limits.StatementParts/9+1) + `]`,
 	} {
 		for by, want := range map[string]gate.Outcome{"its author": gate.OutcomeError, "a stranger": gate.OutcomeAllow} {
 			t.Run(name+" by "+by, func(t *testing.T) {
