@@ -32,12 +32,18 @@ type statement struct {
 	verified *intoto.Statement
 }
 
+// overLimit says of a statement that it has more parts than are decoded, and may be as it should
+// be all the same.
+type overLimit string
+
+func (e overLimit) Error() string { return string(e) }
+
 func readStatement(raw []byte) (*statement, error) {
 	if len(raw) > limits.StatementBytes {
 		return nil, fmt.Errorf("the statement has more than %d bytes (limits.StatementBytes)", limits.StatementBytes)
 	}
 	if strictjson.Parts(raw) > limits.StatementParts {
-		return nil, fmt.Errorf("the statement has more than %d parts, an object or a list counting for eight (limits.StatementParts)", limits.StatementParts)
+		return nil, overLimit(fmt.Sprintf("the statement has more than %d parts, an object or a list counting for eight (limits.StatementParts)", limits.StatementParts))
 	}
 	if err := strictjson.Check(raw, 1); err != nil {
 		return nil, fmt.Errorf("reading the statement: %w", err)
