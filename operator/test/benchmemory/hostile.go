@@ -52,8 +52,9 @@ func scenarios(key *testkit.Key) ([]scenario, error) {
 	return []scenario{
 		{name: "lists", slow: "referrers", images: limits.ImagesPerObject, referrers: list("manifests", entries(limits.DocumentBytes, `{}`)), signatures: list("layers", entries(limits.DocumentBytes, `{}`))},
 		{name: "headers", slow: "referrers", images: limits.ImagesPerObject, header: true, referrers: list("manifests", nil)},
-		manifests("manifests", limits.BundleManifestBytes-8, limits.BundleManifestBytes-8, func(i int) []byte {
-			return pad(list("layers", append(entries(limits.BundleManifestBytes-1024, `{}`), described(bundleType, testkit.DigestOf(strconv.Itoa(i)), 10))), limits.BundleManifestBytes-8)
+		manifests("manifests", "manifests", func(i int) []byte {
+			one := described(bundleType, testkit.DigestOf(strconv.Itoa(i)), 10)
+			return pad(list("layers", append([]string{one}, entries(limits.BundleManifestBytes-1024, `{}`)...)), limits.BundleManifestBytes)
 		}),
 		understated(),
 		{name: "wide", slow: "referrers", images: limits.ImagesPerObject, referrers: pad(list("manifests", entries(limits.ManifestBytes, `{}`)), limits.ManifestBytes), signatures: pad(list("layers", entries(limits.ManifestBytes, `{}`)), limits.ManifestBytes)},
@@ -76,7 +77,7 @@ func list(field string, all []string) []byte {
 	return fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":%q,%s%q:[%s]}`, mediaType, more, field, strings.Join(all, ","))
 }
 
-// entries are as many of the same as fit into so many bytes, the rest of the document apart.
+// entries are as many of the same as fit into so many bytes, beside the rest of a document.
 func entries(bytes int, one string) []string {
 	all := make([]string, (bytes-200)/(len(one)+1))
 	for i := range all {
@@ -85,6 +86,7 @@ func entries(bytes int, one string) []string {
 	return all
 }
 
+// described is an entry of a list.
 func described(mediaType, digest string, size int) string {
 	return fmt.Sprintf(`{"mediaType":%q,"artifactType":%q,"digest":%q,"size":%d}`, mediaType, bundleType, digest, size)
 }
@@ -95,14 +97,14 @@ func pad(document []byte, length int) []byte {
 }
 
 // manifests is a list of so many referrers, each with its own manifest.
-func manifests(name string, says, has int, manifest func(i int) []byte) scenario {
-	s := scenario{name: name, slow: "manifests", images: limits.ImagesPerObject, content: map[string][]byte{}}
+func manifests(name, slow string, manifest func(i int) []byte) scenario {
+	s := scenario{name: name, slow: slow, images: limits.ImagesPerObject, content: map[string][]byte{}}
 	var all []string
 	for i := range limits.SignaturesPerImage {
 		body := manifest(i)
 		digest := digests.Of(body)
 		s.content[digest] = body
-		all = append(all, described(manifestType, digest, says))
+		all = append(all, described(manifestType, digest, len(body)))
 	}
 	s.referrers = list("manifests", all)
 	return s
@@ -111,7 +113,7 @@ func manifests(name string, says, has int, manifest func(i int) []byte) scenario
 // understated are bundles that their manifests say to have ten bytes.
 func understated() scenario {
 	contents := map[string][]byte{}
-	s := manifests("understated", 500, 500, func(i int) []byte {
+	s := manifests("understated", "blobs", func(i int) []byte {
 		blob := pad(fmt.Appendf(nil, `{"i":%d}`, i), limits.SignatureBlobBytes)
 		digest := digests.Of(blob)
 		contents[digest] = blob
@@ -120,7 +122,6 @@ func understated() scenario {
 	for digest, blob := range contents {
 		s.content[digest] = blob
 	}
-	s.slow = "blobs"
 	return s
 }
 
@@ -165,7 +166,7 @@ func parts(name, begin, one, end string) scenario {
 	return s
 }
 
-// attested are two attestations that are as large as may be and are signed as they should be.
+// attested are two attestations of as many parts as may be, and signed as they should be.
 func attested(key *testkit.Key) (scenario, error) {
 	s := blobs("attested", 1, 1024, 1)
 	var packages []map[string]any

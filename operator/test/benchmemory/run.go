@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -61,13 +62,16 @@ type figures struct {
 	// peak is what was resident at most (VmHWM), own what of it is no file's, and heap what
 	// the heap had in use at most, where that was looked at.
 	peak, own, heap, stacks float64
-	// answers were held back at a time, and allowed decisions ended in Allow.
-	answers          int64
-	decided, allowed int
-	unanswered       int
-	ended            bool
+	// answers were held back at a time.
+	answers int64
+	// decided are all questions, of which some were allowed and some had no answer.
+	decided, allowed, unanswered int
+	// ended says that the operator did.
+	ended bool
 }
 
+// measure runs every scenario against one process of the operator, so that what one leaves in its
+// memory is there for the next.
 func measure(ctx context.Context, o options, log io.Writer) (all []figures, err error) {
 	b := &bench{options: o}
 	b.stage, err = stage.Up(ctx, stage.Options{Root: o.root, Overlay: "kustomize/overlays/dev", Manager: o.manager, Dir: o.dir, Log: log, ManagerArgs: []string{fmt.Sprint("--leader-elect=", o.leads)}})
@@ -91,18 +95,20 @@ func measure(ctx context.Context, o options, log io.Writer) (all []figures, err 
 		return nil, err
 	}
 	rest.name = "at rest"
-	all = append(all, rest)
-	runs := map[string][]scenario{}
+	return b.runAll(ctx, ways, append(all, rest), log)
+}
+
+// runAll measures those scenarios that are asked for, one after the other, and then together.
+func (b *bench) runAll(ctx context.Context, ways []scenario, all []figures, log io.Writer) ([]figures, error) {
+	runs := map[string][]scenario{together: ways}
 	var names []string
 	for _, s := range ways {
-		if o.only == "" || strings.Contains(o.only, s.name) {
-			names, runs[s.name] = append(names, s.name), []scenario{s}
+		names, runs[s.name] = append(names, s.name), []scenario{s}
+	}
+	for _, name := range append(names, together) {
+		if b.only != "" && !slices.Contains(strings.Split(b.only, ","), name) {
+			continue
 		}
-	}
-	if o.only == "" || strings.Contains(o.only, together) {
-		names, runs[together] = append(names, together), ways
-	}
-	for _, name := range names {
 		_, _ = fmt.Fprintln(log, name)
 		f, err := b.watch(ctx, func(ctx context.Context) (int, int, error) { return b.attack(ctx, runs[name]) })
 		if err != nil {
@@ -110,7 +116,6 @@ func measure(ctx context.Context, o options, log io.Writer) (all []figures, err 
 		}
 		f.name = name
 		all = append(all, f)
-		_, _ = fmt.Fprintf(log, "%+v\n", f)
 	}
 	return all, nil
 }
@@ -213,7 +218,8 @@ func (b *bench) attack(ctx context.Context, ways []scenario) (decided, allowed i
 			return nil
 		})
 	}
-	return decided, allowed, group.Wait()
+	err = group.Wait()
+	return decided, allowed, err
 }
 
 // ask is one question of the API server's, and whether the answer is yes.
@@ -245,9 +251,6 @@ func (b *bench) ask(ctx context.Context, s scenario, namespace string, i int) (b
 	var answer admissionv1.AdmissionReview
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || answer.Response == nil {
 		return false, fmt.Errorf("the webhook answers %s: %w", response.Status, err)
-	}
-	if os.Getenv("BENCH_SAY") != "" && i%97 == 0 {
-		fmt.Fprintln(os.Stderr, answer.Response.Allowed, answer.Response.Result)
 	}
 	return answer.Response.Allowed, nil
 }
@@ -341,6 +344,7 @@ func scrape(ctx context.Context, url string) (heap, stacks float64, err error) {
 	return heap, stacks, err
 }
 
+// table is all of it in Markdown.
 func table(all []figures) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, "| evidence | peak | of that, no file's | heap in use | stacks | answers at a time | decisions | allowed |")
@@ -351,8 +355,15 @@ func table(all []figures) string {
 	return b.String()
 }
 
+// check says which scenario took too much.
 func check(all []figures) error {
 	for _, f := range all {
+		if f.ended {
+			return fmt.Errorf("%s: the operator ended at %.0f MiB", f.name, f.peak)
+		}
+		if f.unanswered > 0 {
+			return fmt.Errorf("%s: %d of %d questions had no answer", f.name, f.unanswered, f.decided)
+		}
 		if f.peak > most {
 			return fmt.Errorf("%s: the operator takes %.0f MiB, and should take no more than %d of the %d that it has", f.name, f.peak, most, container)
 		}
