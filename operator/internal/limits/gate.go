@@ -109,8 +109,8 @@ const (
 	// a certificate, two log entries and a timestamp has 400.
 	EnvelopeParts = 10_000
 	// LargeEvidence is how many bytes of evidence make its image one of which a process
-	// judges one at a time: 12 MiB of statement take 100 MiB while they are judged, and 160
-	// MiB with a policy, of the 512 MiB that the manager has.
+	// judges one at a time: a statement takes 150 MiB with a policy (StatementParts), and all of
+	// an image are decoded from base64 at a time, of the 512 MiB that the manager has.
 	LargeEvidence = 4 << 20
 	// SmallEvidence is how many bytes of evidence make its image one of which a process judges
 	// few at a time: 18 bundles of usual size are below.

@@ -47,9 +47,9 @@ const (
 	// ObjectEvidenceBytes is how much is read for all images of one object, which share it
 	// evenly: with an SBOM of 5 MiB each, which is 6.7 MiB as it is stored, that is for seven.
 	ObjectEvidenceBytes = EvidenceBytes
-	// LargeDecisions is how many decisions hold more than LargeEvidence at a time. With
-	// ObjectEvidenceBytes each, what is kept (CacheBytes, CacheLargeBytes) and one image that
-	// is judged they take 450 MiB, of the 512 MiB that the manager has.
+	// LargeDecisions is how many decisions hold more than LargeEvidence at a time: 96 MiB with
+	// ObjectEvidenceBytes each. What all of it takes with what is kept and with one image that
+	// is judged, of the 512 MiB that the manager has, is measured by make bench-memory.
 	LargeDecisions = 2
 	// EvidenceDecisions is how many hold more than SmallEvidence, those included: the others
 	// hold up to LargeEvidence each, or 24 MiB. The API server waits for some 200 decisions at
