@@ -48,8 +48,8 @@ func readStatement(raw []byte) (*statement, error) {
 	if err := strictjson.Check(raw, 1); err != nil {
 		return nil, fmt.Errorf("reading the statement: %w", err)
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
+	fields, err := strictjson.Fields(raw) // a copy of the predicate would take as much again
+	if err != nil {
 		return nil, fmt.Errorf("reading the statement: %w", err)
 	}
 	s := &statement{subject: fields["subject"], predicate: fields["predicate"]}
