@@ -70,7 +70,7 @@ bin/sluice bin/manager: bin/%: $(SOURCES)
 	@echo "building $@ (with empty caches about 3 min on 2 cores) ..."
 	@start=$$(date +%s); go build -trimpath -ldflags "-s -w" -o $@ ./operator/cmd/$* && echo "built $@ in $$(($$(date +%s) - start)) s"
 
-bin/lab bin/demo bin/e2e bin/benchreconcile: bin/%: $(SOURCES)
+bin/lab bin/demo bin/e2e bin/benchreconcile bin/benchmemory: bin/%: $(SOURCES)
 	@go build -trimpath -ldflags "-s -w" -o $@ ./operator/test/$*
 
 bin/judgebench: $(SOURCES)
@@ -230,6 +230,10 @@ bench: tools ## Run the benchmarks, with allocations
 .PHONY: bench-reconcile
 bench-reconcile: build tools bin/benchreconcile ## Measure the operator under N Workloads; fails on too many requests
 	@bin/benchreconcile -n $(N)
+
+.PHONY: bench-memory
+bench-memory: build tools bin/benchmemory ## Measure the operator's memory under hostile evidence; fails near what its container has
+	@bin/benchmemory
 
 .PHONY: bench-check
 bench-check: bin/sluice bin/judgebench $(TOOLS)/kustomize $(TOOLS)/conftest ## Time sluice check beside kustomize and conftest

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
@@ -41,15 +41,16 @@ func (j *Judge) evidence(ctx context.Context, s *subject, gates []read, found []
 	enough := func(ctx context.Context, image *gate.Image) bool {
 		return j.signatures.Enough(ctx, configs, image) && j.promotion.Enough(ctx, configs, image, now)
 	}
-	var all sync.WaitGroup
+	var all errgroup.Group
+	all.SetLimit(limits.LooksPerObject)
 	for _, img := range toRead {
 		if err != nil {
 			img.Unavailable, img.Remedy = err.Error(), "see that the image pull Secrets of the pods are right and can be read, and try again"
 			continue
 		}
-		all.Go(func() { Evidence(ctx, j.registry, enough, configs, img, known, keys) })
+		all.Go(func() error { Evidence(ctx, j.registry, enough, configs, img, known, keys); return nil })
 	}
-	all.Wait()
+	_ = all.Wait()
 	return over
 }
 

@@ -127,6 +127,26 @@ func TestJudge_BlobsThatAreTooLarge(t *testing.T) {
 			s.demand(vuln, "")
 			return first(s.junk(over, vuln), inBundle(s, s.key, vuln, map[string]any{}))
 		}, gate.OutcomeError, "(limits.AttestationBytes)"},
+		"an SBOM of too many parts": {func(s *stand) error {
+			s.demand(sbom, "")
+			return inBundle(s, s.key, sbom, manyParts())
+		}, gate.OutcomeError, "(limits.StatementParts)"},
+		"an SBOM of too many parts, under the tag": {func(s *stand) error {
+			s.demand(sbom, "")
+			return underTag(s, s.key, sbom, manyParts())
+		}, gate.OutcomeError, "(limits.StatementParts)"},
+		"an SBOM of too many parts, and a small one": {func(s *stand) error {
+			s.demand(sbom, "")
+			return first(inBundle(s, s.key, sbom, manyParts()), inBundle(s, s.key, sbom, small))
+		}, gate.OutcomeAllow, ""},
+		"an SBOM of too many parts by another": {func(s *stand) error {
+			s.demand(sbom, "")
+			return inBundle(s, s.other, sbom, manyParts())
+		}, gate.OutcomeDeny, sbom},
+		"a type of too many parts that is not asked for": {func(s *stand) error {
+			s.demand(sbom, "")
+			return inBundle(s, s.key, "https://example.com/other/v1", manyParts())
+		}, gate.OutcomeDeny, sbom},
 		"three large ones by another before a small one": {func(s *stand) error {
 			s.demand(sbom, "")
 			return first(s.junk(20<<20, sbom), s.junk(20<<20, sbom), s.junk(20<<20, sbom), inBundle(s, s.key, sbom, small))
@@ -155,6 +175,11 @@ func TestJudge_BlobsThatAreTooLarge(t *testing.T) {
 	}
 }
 
+// manyParts is a predicate of 5 MiB that takes more memory than is judged.
+func manyParts() map[string]any {
+	return map[string]any{"files": make([][]int, limits.StatementParts)}
+}
+
 func first(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -173,6 +198,7 @@ func TestJudge_AScanThatCannotBeRead(t *testing.T) {
 		"deep nesting":     `,"predicate":` + strings.Repeat("[", 500) + strings.Repeat("]", 500),
 		"nobody's nesting": `,"predicate":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000),
 		"a type twice":     `,"predicateType":"` + sbom + `"`,
+		"too many parts":   `,"predicate":[0` + strings.Repeat(",[]", limits.StatementParts/9+1) + `]`,
 	} {
 		for by, want := range map[string]gate.Outcome{"its author": gate.OutcomeError, "a stranger": gate.OutcomeAllow} {
 			t.Run(name+" by "+by, func(t *testing.T) {

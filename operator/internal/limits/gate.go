@@ -101,9 +101,16 @@ const (
 	// StatementBytes is the largest in-toto statement that is read. A scan report is some
 	// 100 KiB, the SBOM of a large image 5 MiB.
 	StatementBytes = 16 << 20
+	// StatementParts is how many parts a statement has, an object or a list counting for eight
+	// (strictjson.Parts), as each takes 150 bytes while it is judged by a policy: all take 120 MiB
+	// at a time. An SBOM of 5 MiB has 300,000 in SPDX and 700,000 in CycloneDX.
+	StatementParts = 800_000
+	// EnvelopeParts is the same for what is around a statement, its bundle or envelope. One with
+	// a certificate, two log entries and a timestamp has 400.
+	EnvelopeParts = 10_000
 	// LargeEvidence is how many bytes of evidence make its image one of which a process
-	// judges one at a time: 12 MiB of statement take 100 MiB while they are judged, and 160
-	// MiB with a policy, of the 512 MiB that the manager has.
+	// judges one at a time: a statement takes 120 MiB with a policy (StatementParts), and all of
+	// an image are decoded from base64 at a time, of the 512 MiB that the manager has.
 	LargeEvidence = 4 << 20
 	// SmallEvidence is how many bytes of evidence make its image one of which a process judges
 	// few at a time: 18 bundles of usual size are below.

@@ -47,8 +47,8 @@ const (
 // Bounds on what is kept in memory.
 const (
 	// CacheBytes is for all that is kept from registries but large attestations: 14 KiB for
-	// an image with one bundle, so that this is for 4000 images.
-	CacheBytes = 64 << 20
+	// an image with one bundle, so that this is for 3500 images.
+	CacheBytes = 48 << 20
 	// CacheLargeBytes is for attestations of more than SignatureBlobBytes, which must not
 	// drive out the rest: two of the largest, or nine SBOMs of 5 MiB. What it has no room
 	// for is read again on each look.

@@ -13,12 +13,26 @@ const (
 	DocumentBytes = 64 << 10
 	// LargeDocuments is how many larger ones are read and taken apart at a time, at 15 MiB each.
 	LargeDocuments = 2
+	// DocumentsParsed is how many documents are taken apart at a time: an entry takes three
+	// bytes of a document and a hundred in memory, so that DocumentBytes become 3 MiB until
+	// what counts is picked out of them. It takes a millisecond of a core.
+	DocumentsParsed = 4
+	// Reads is how many answers of registries are read at a time, over all registries: with
+	// DocumentBytes, RegistryHeaderBytes and a connection each takes 0.2 MiB, and all 25 MiB.
+	// At 50 ms for one, that is for 2500 requests a second.
+	Reads = 128
+	// Looks is how many images are looked at at a time. Each takes up to 100 KiB beside what
+	// is read, in stacks and in what it picked out of a list, and together they take 25 MiB.
+	Looks = 256
+	// LooksPerObject is how many of them are of one object: its other images wait. With
+	// RegistryConcurrency requests of theirs at a registry, eight with two each have all.
+	LooksPerObject = 8
 	// ManifestEntries is how many layers or manifests one document may list: more than
 	// ReferrersPerImage, at a hundred bytes each in memory.
 	ManifestEntries = 16384
 	// BundleManifestBytes is the largest manifest of a referrer that is looked into. One with
 	// SignaturesPerImage bundles has 20 KiB.
-	BundleManifestBytes = 256 << 10
+	BundleManifestBytes = 64 << 10
 	// SignatureBlobBytes is the largest signature payload that is read, and the largest
 	// bundle where no attestation is asked for.
 	SignatureBlobBytes = 1 << 20
@@ -31,11 +45,11 @@ const (
 	// MiB for signatures. The images of an index share as much once more.
 	EvidenceBytes = 48 << 20
 	// ObjectEvidenceBytes is how much is read for all images of one object, which share it
-	// evenly: as much as for one image is left for each of two.
-	ObjectEvidenceBytes = 2 * EvidenceBytes
-	// LargeDecisions is how many decisions hold more than LargeEvidence at a time. With
-	// ObjectEvidenceBytes each, what is kept (CacheBytes, CacheLargeBytes) and one image that
-	// is judged they take 450 MiB, of the 512 MiB that the manager has.
+	// evenly: with an SBOM of 5 MiB each, which is 6.7 MiB as it is stored, that is for seven.
+	ObjectEvidenceBytes = EvidenceBytes
+	// LargeDecisions is how many decisions hold more than LargeEvidence at a time: 96 MiB with
+	// ObjectEvidenceBytes each. What all of it takes with what is kept and with one image that
+	// is judged, of the 512 MiB that the manager has, is measured by make bench-memory.
 	LargeDecisions = 2
 	// EvidenceDecisions is how many hold more than SmallEvidence, those included: the others
 	// hold up to LargeEvidence each, or 24 MiB. The API server waits for some 200 decisions at
@@ -90,8 +104,13 @@ const (
 	// RegistryTokenBytes is the largest answer of a token server that is read. Tokens are
 	// sent in a header, which servers limit to 8 KiB or 16 KiB.
 	RegistryTokenBytes = 64 << 10
-	// RegistryHeaderBytes is how long the header of an answer may be.
-	RegistryHeaderBytes = 64 << 10
+	// RegistryHeaderBytes is how long the header of an answer may be. Those of registries have
+	// 2 KiB, and the longest a redirect to storage with a signature in it. Of the shortest
+	// lines, each takes twenty times as much in memory.
+	RegistryHeaderBytes = 16 << 10
+	// RegistryIdle is how many connections are kept open for the next request, to all
+	// registries, at 40 KiB each.
+	RegistryIdle = 128
 	// RegistryErrorBytes is how much of an answer without content is read away, so that
 	// its connection can be used again.
 	RegistryErrorBytes = 4 << 10

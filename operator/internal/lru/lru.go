@@ -68,6 +68,15 @@ func (c *Cache[K, V]) Put(key K, value V, bytes int) {
 	}
 }
 
+// Drop takes out what is kept under the key, if anything is.
+func (c *Cache[K, V]) Drop(key K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if element, ok := c.entries[key]; ok {
+		c.drop(element)
+	}
+}
+
 func (c *Cache[K, V]) drop(element *list.Element) {
 	e := c.byUse.Remove(element).(*entry[K, V])
 	delete(c.entries, e.key)

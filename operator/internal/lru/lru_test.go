@@ -66,6 +66,19 @@ func TestCache_KeepsWhatIsAskedForAllTheTime(t *testing.T) {
 	}
 }
 
+func TestCache_DropsOneAndItsBytes(t *testing.T) {
+	c := lru.New[string, string](100, 60)
+	c.Put("a", "1", 40)
+	c.Put("b", "2", 20)
+	for range 2 { // the second time it is not there
+		c.Drop("a")
+		_, ok := c.Get("a")
+		if b, _ := c.Get("b"); ok || b != "2" || c.Len() != 1 || c.Bytes() != 20 {
+			t.Errorf("it is there: %t, with b %q, %d, %d bytes", ok, b, c.Len(), c.Bytes())
+		}
+	}
+}
+
 func TestNew_LetsNoValueTakeMoreThanTheLimit(t *testing.T) {
 	c := lru.New[string, int](10, 20)
 	c.Put("small", 1, 5)

@@ -40,6 +40,9 @@ func (m *memory) put(key string, value any, bytes int) {
 	m.kept.Put(key, entry{value: value, at: m.now()}, len(key)+entryOverhead+bytes)
 }
 
+// drop forgets what was put under key.
+func (m *memory) drop(key string) { m.kept.Drop(key) }
+
 func sizeOf(all []descriptor) int {
 	sum := 0
 	for _, d := range all {

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sluice-dev/sluice/operator/internal/images"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
-	"golang.org/x/sync/singleflight"
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/util/cache"
 )
 
@@ -74,6 +74,10 @@ type Client struct {
 	turns []*turns
 	// wide is held while a large manifest is read, see wide.
 	wide *turns
+	// looks are held while an image is looked at, and reads while an answer is read, see flight.
+	looks, reads *turns
+	// parsing is held while a document is taken apart, see apart.
+	parsing *semaphore.Weighted
 	// mu makes one of each of what follows.
 	mu       sync.Mutex
 	sessions *cache.LRUExpireCache
@@ -81,7 +85,7 @@ type Client struct {
 	accounts *cache.LRUExpireCache
 	// taken has which of several sets of credentials for a repository the registry took.
 	taken    *cache.LRUExpireCache
-	flights  singleflight.Group
+	flights  map[string]*flight
 	requests *prometheus.CounterVec
 	lookups  *prometheus.CounterVec
 	record   *Recording
@@ -116,6 +120,10 @@ func New(options Options) *Client {
 			newTurns(limits.LargeDecisions, limits.LargeEvidence, "limits.LargeDecisions"),
 		},
 		wide:     newTurns(limits.LargeDocuments, limits.DocumentBytes, "limits.LargeDocuments"),
+		looks:    newTurns(limits.Looks, 0, "limits.Looks"),
+		reads:    newTurns(limits.Reads, 0, "limits.Reads"),
+		parsing:  semaphore.NewWeighted(limits.DocumentsParsed),
+		flights:  map[string]*flight{},
 		sessions: cache.NewLRUExpireCacheWithClock(limits.RegistrySessions, now),
 		hosts:    cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
 		accounts: cache.NewLRUExpireCacheWithClock(limits.RegistryHosts, now),
@@ -170,8 +178,8 @@ func (c *Client) Resolve(ctx context.Context, ref images.Reference, kc authn.Key
 // Tagged returns the digest that the tag of a reference stands for, also where a digest
 // stands beside it; "" where the registry has no such tag. It is for telling and not for
 // pulling, so that it is kept for limits.CacheTTL, and a registry where it fails does not
-// count as down for that. While it fails, and is not refused, what was known last is told for
-// limits.TagTTL: there is an error where nothing was.
+// count as down for that. While it fails what was known last is told for limits.TagTTL, unless
+// it was refused since: there is an error where nothing was known.
 func (c *Client) Tagged(ctx context.Context, ref images.Reference, kc authn.Keychain) (string, error) {
 	if ref.Tag == "" {
 		return "", nil
@@ -186,8 +194,11 @@ func (c *Client) Tagged(ctx context.Context, ref images.Reference, kc authn.Keyc
 			if known := new(Error); errors.As(err, &known) && known.notFound() {
 				digest, err = "", nil
 			}
-			if err == nil {
+			switch {
+			case err == nil:
 				c.found.put(s.key(what), digest, len(digest))
+			case refused(err): // and what it let us see before is not told again
+				c.found.drop(s.key(what))
 			}
 			return digest, err
 		})
@@ -223,32 +234,6 @@ func (s *session) typed(op string, err error) error {
 		return err
 	}
 	return s.failed(op, 0, err)
-}
-
-// share runs f once for all callers that ask for the same at the same time. It runs on
-// its own time: a caller that gives up takes nothing from the others. A caller that has
-// less time left than the registry wants to wait is told so at once.
-func share[T any](ctx context.Context, c *Client, s *session, what string, f func(context.Context) (T, error)) (T, error) {
-	var zero T
-	done := c.flights.DoChan(s.key(what), func() (any, error) {
-		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Gather)
-		defer cancel()
-		return f(own)
-	})
-	for {
-		wait, asked, news := s.account.wait(c.now())
-		if wait > 0 && endsWithin(ctx, wait) {
-			return zero, s.failed("wait for the registry", asked.status, asked.in(wait))
-		}
-		select {
-		case r := <-done:
-			value, _ := r.Val.(T)
-			return value, r.Err
-		case <-ctx.Done():
-			return zero, ctx.Err()
-		case <-news:
-		}
-	}
 }
 
 // key tells what is asked apart by repository and credentials, so that nobody is told

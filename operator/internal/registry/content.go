@@ -79,16 +79,23 @@ func (s *session) blob(ctx context.Context, op string, d descriptor) ([]byte, er
 	if limit > limits.SignatureBlobBytes {
 		name = "limits.AttestationBytes"
 	}
-	a, err := s.do(ctx, request{op: op, operation: "blob", method: http.MethodGet, path: "blobs/" + d.Digest, limit: limit, limitName: name})
+	a, err := s.do(ctx, request{
+		op: op, operation: "blob", method: http.MethodGet, path: "blobs/" + d.Digest, limit: limit, limitName: name, described: true, length: d.Size,
+	})
 	var over *limitError
+	var digest string
+	var length int64
+	if a != nil {
+		digest, length = a.whole()
+	}
 	switch {
 	case errors.As(err, &over) && over.name == name:
 		return nil, madeSo{err}
 	case err != nil:
 		return nil, err
-	case digests.Of(a.body) != d.Digest:
+	case digest != d.Digest:
 		return nil, s.failed(op, 0, &contentError{text: "the content is not what its manifest describes"})
-	case int64(len(a.body)) != d.Size:
+	case length != d.Size:
 		return nil, madeSo{&contentError{text: "it is not as long as its manifest says"}}
 	}
 	return a.body, nil

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -239,40 +240,65 @@ func (d descriptor) isBuildAttestation(listed map[string]bool) bool {
 		there && about != d.Digest
 }
 
-// predicateOf is the predicate type of the statement in a DSSE envelope, "" where there
-// is no such statement. It is for sorting only: nothing is verified, and who verifies
-// looks again. Keys are taken to the letter, unlike encoding/json does by default.
-func predicateOf(envelope map[string]json.RawMessage) string {
-	var encoded string
-	if json.Unmarshal(envelope["payload"], &encoded) != nil {
-		return ""
+// payloadPeek is the predicate type of the statement that a DSSE envelope's payload is, "" where
+// it is none. It is for sorting only: nothing is verified, and who verifies looks again.
+//
+// It and envelopePeek look while encoding/json walks by, and keep nothing: a bundle may have
+// limits.AttestationBytes, of which each copy on the way to its statement takes as much again.
+type payloadPeek string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *payloadPeek) UnmarshalJSON(raw []byte) error {
+	if payload, err := payloadOf(raw); err == nil {
+		*p = payloadPeek(gate.PredicateType(payload))
 	}
-	payload, err := decodeBase64(encoded)
-	if err != nil {
-		return ""
-	}
-	return gate.PredicateType(payload)
+	return nil
 }
 
-// envelopePredicate is predicateOf for an envelope's JSON.
+// payloadOf is what a text in JSON is in base64.
+func payloadOf(raw []byte) ([]byte, error) {
+	if len(raw) < 2 || raw[0] != '"' || bytes.ContainsAny(raw, `\-_`) {
+		var encoded string
+		if err := json.Unmarshal(raw, &encoded); err != nil {
+			return nil, err
+		}
+		return decodeBase64(encoded)
+	}
+	raw = bytes.TrimRight(raw[1:len(raw)-1], "=")
+	payload := make([]byte, base64.RawStdEncoding.DecodedLen(len(raw)))
+	n, err := base64.RawStdEncoding.Decode(payload, raw)
+	return payload[:n], err
+}
+
+// envelopePeek is the predicate type of the statement in a DSSE envelope.
+type envelopePeek string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (e *envelopePeek) UnmarshalJSON(raw []byte) error {
+	*e = envelopePeek(envelopePredicate(raw))
+	return nil
+}
+
+// envelopePredicate is the predicate type of the statement in an envelope's JSON. Keys are taken
+// to the letter, unlike encoding/json does by default.
 func envelopePredicate(raw []byte) string {
-	var envelope map[string]json.RawMessage
+	var envelope map[string]payloadPeek
 	if json.Unmarshal(raw, &envelope) != nil {
 		return ""
 	}
-	return predicateOf(envelope)
+	return string(envelope["payload"])
 }
 
-// bundlePredicate is predicateOf for the envelope in a sigstore bundle, which by the
-// rules of protobuf may spell its field in two ways.
+// bundlePredicate is that for the envelope in a sigstore bundle, which by the rules of protobuf
+// may spell its field in two ways.
 func bundlePredicate(raw []byte) string {
-	var bundle map[string]json.RawMessage
+	var bundle map[string]envelopePeek
 	if json.Unmarshal(raw, &bundle) != nil {
 		return ""
 	}
 	for _, field := range []string{"dsseEnvelope", "dsse_envelope"} {
-		if envelope, ok := bundle[field]; ok {
-			return envelopePredicate(envelope)
+		if predicate, ok := bundle[field]; ok {
+			return string(predicate)
 		}
 	}
 	return ""
@@ -280,13 +306,15 @@ func bundlePredicate(raw []byte) string {
 
 // predicateIn is the predicate type of the statement in content of a format.
 func predicateIn(format gate.SignatureFormat, raw []byte) string {
-	switch format {
-	case gate.FormatBundle:
+	switch {
+	case format == gate.FormatCosignTag:
+		return predicateSign
+	case strictjson.Parts(raw) > limits.EnvelopeParts:
+		return "" // nobody reads it
+	case format == gate.FormatBundle:
 		return bundlePredicate(raw)
-	case gate.FormatAttestationTag:
-		return envelopePredicate(raw)
 	}
-	return predicateSign
+	return envelopePredicate(raw)
 }
 
 // looksLikeBundle says whether a media or artifact type is that of sigstore bundles, of

@@ -62,7 +62,7 @@ func (c *Client) evidence(ctx context.Context, s *session, digest string, want g
 		c.lookups.WithLabelValues("hit").Inc()
 		return v.evidence(), nil
 	}
-	err := v.read(ctx)
+	_, err := inLook(ctx, c, s, func() (struct{}, error) { return struct{}{}, v.read(ctx) })
 	result := "hit"
 	if v.asked.Load() {
 		result = "miss"
@@ -283,7 +283,7 @@ func (l *look) readIndex(ctx context.Context, limit extent) ([]descriptor, error
 	if err != nil {
 		return nil, err
 	}
-	children, err := parseChildren(body)
+	children, err := apart(l.s, len(body), func() ([]descriptor, error) { return parseChildren(body) })
 	if err != nil {
 		return nil, l.s.failed(op, 0, err)
 	}

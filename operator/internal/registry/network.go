@@ -250,6 +250,6 @@ func newTransport(base *http.Transport, h hosts) http.RoundTripper {
 	// Sizes are bounded as they come over the wire.
 	t.DisableCompression = true
 	t.MaxResponseHeaderBytes = limits.RegistryHeaderBytes
-	t.MaxIdleConnsPerHost = limits.RegistryConcurrency
+	t.MaxIdleConnsPerHost, t.MaxIdleConns = limits.RegistryConcurrency, limits.RegistryIdle
 	return &guard{hosts: h, inner: t}
 }

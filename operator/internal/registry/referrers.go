@@ -19,15 +19,15 @@ const opReferrers = "list referrers"
 // fallback tag has to be read.
 var noAPI = []int{http.StatusNotFound, http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusNotImplemented}
 
-// referrersAPI lists referrers by the OCI 1.1 API, all pages of it. It returns false if
-// the registry does not have the API.
+// referrersAPI lists referrers by the OCI 1.1 API that are or could be bundles, from all pages
+// of it. It returns false if the registry does not have the API.
 func (s *session) referrersAPI(ctx context.Context, digest string, limit extent) ([]descriptor, bool, error) {
 	r := request{
 		op: opReferrers, operation: "referrers", method: http.MethodGet, path: "referrers/" + digest, accept: string(types.OCIImageIndex),
 		limit: limit.bytes, limitName: limit.name, absent: noAPI,
 	}
 	var all []descriptor
-	bytes := 0
+	bytes, listed := 0, 0
 	for range limits.ReferrerPages {
 		a, err := s.do(ctx, r)
 		if err != nil {
@@ -38,24 +38,24 @@ func (s *session) referrersAPI(ctx context.Context, digest string, limit extent)
 			return nil, false, nil
 		}
 		s.host.referrersAPI(true)
-		page, err := parseIndex(a.body)
+		page, err := s.listed(a.body)
 		if err != nil {
 			return nil, false, s.failed(opReferrers, 0, err)
 		}
-		if len(all)+len(page) > limits.ReferrersPerImage {
+		if listed += page.of; listed > limits.ReferrersPerImage {
 			return nil, false, s.tooMany("limits.ReferrersPerImage", limits.ReferrersPerImage, "referrers")
 		}
 		// All pages together are no more than a registry without pages may send.
 		if bytes += len(a.body); int64(bytes) > limit.bytes {
 			return nil, false, s.failed(opReferrers, 0, r.tooLarge())
 		}
-		all = append(all, page...)
+		all = append(all, page.bundles...)
 		query, more, err := nextPage(a)
 		if err != nil {
 			return nil, false, s.failed(opReferrers, 0, err)
 		}
 		if !more {
-			return all, true, nil
+			return byDigest(all), true, nil
 		}
 		// The list has begun: no answer can now mean that there is no such API.
 		r.query, r.absent = query, nil
@@ -63,7 +63,22 @@ func (s *session) referrersAPI(ctx context.Context, digest string, limit extent)
 	return nil, false, s.tooMany("limits.ReferrerPages", limits.ReferrerPages, "pages of referrers")
 }
 
-// referrersTag lists referrers as kept under the tag sha256-<hex>.
+// page is what counts of a list of referrers.
+type page struct {
+	bundles []descriptor
+	// of is how many referrers the list has in all.
+	of int
+}
+
+// listed takes a list of referrers apart, and leaves those that hold, or could hold, a bundle.
+func (s *session) listed(body []byte) (page, error) {
+	return apart(s, len(body), func() (page, error) {
+		all, err := parseIndex(body)
+		return page{bundles: only(listedBundles(all), bundleAnnotation), of: len(all)}, err
+	})
+}
+
+// referrersTag lists the same of what is kept under the tag sha256-<hex>.
 func (s *session) referrersTag(ctx context.Context, digest string, limit extent) ([]descriptor, error) {
 	a, err := s.do(ctx, request{
 		op: opReferrers, operation: "referrers", method: http.MethodGet, path: "manifests/" + fallbackTag(digest), accept: string(types.OCIImageIndex),
@@ -72,14 +87,14 @@ func (s *session) referrersTag(ctx context.Context, digest string, limit extent)
 	if err != nil || !a.found() {
 		return nil, err
 	}
-	all, err := parseIndex(a.body)
+	all, err := s.listed(a.body)
 	if err != nil {
 		return nil, s.failed(opReferrers, 0, err)
 	}
-	if len(all) > limits.ReferrersPerImage {
+	if all.of > limits.ReferrersPerImage {
 		return nil, s.tooMany("limits.ReferrersPerImage", limits.ReferrersPerImage, "referrers")
 	}
-	return all, nil
+	return byDigest(all.bundles), nil
 }
 
 // nextLink is one of possibly several links, each with possibly several parameters.

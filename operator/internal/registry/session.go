@@ -20,7 +20,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sluice-dev/sluice/operator/internal/digests"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/util/cache"
 )
 
@@ -158,6 +160,7 @@ type session struct {
 	timer    func(time.Duration) (<-chan time.Time, func())
 	requests *prometheus.CounterVec
 	wide     *turns
+	parsing  *semaphore.Weighted
 	// record is what answers are kept in, offline what they come from in place of the
 	// registry; nil for neither.
 	record  *Recording
@@ -179,7 +182,7 @@ func (c *Client) session(repo name.Repository, who access) *session {
 		host:     kept(c.hosts, registry, newHost),
 		account:  kept(c.accounts, registry+"\x00"+who.id, newAccount),
 		deadline: c.deadline, now: c.now, timer: c.timer, requests: c.requests,
-		wide: c.wide, record: c.record, offline: c.offline,
+		wide: c.wide, parsing: c.parsing, record: c.record, offline: c.offline,
 	}
 	s.client = &http.Client{CheckRedirect: followToGuard, Transport: &login{
 		hosts: c.policy, registry: registry, scope: repo.Scope(transport.PullScope), config: who.config,
@@ -215,6 +218,10 @@ type request struct {
 	// limit in bytes on the answer's body, and the limit's name.
 	limit     int64
 	limitName string
+	// described says that something else says how long the body is, and length how long. What
+	// there is beyond is read and counted, and not held.
+	described bool
+	length    int64
 	// absent lists the statuses that come back as an answer in place of an Error.
 	absent []int
 	// aside says that nothing depends on it: that it fails must not keep from the registry
@@ -227,6 +234,18 @@ type answer struct {
 	status int
 	header http.Header
 	body   []byte
+	// digest and length of all that came, where body is cut off at what it was said to have;
+	// empty where it is not.
+	digest string
+	length int64
+}
+
+// whole is digest and length of what came.
+func (a *answer) whole() (digest string, length int64) {
+	if a.digest != "" {
+		return a.digest, a.length
+	}
+	return digests.Of(a.body), int64(len(a.body))
 }
 
 func (a *answer) found() bool { return a.status == http.StatusOK }
@@ -370,11 +389,43 @@ func (s *session) over(ctx context.Context, scheme string, r request) (*answer, 
 	if !a.found() || r.method == http.MethodHead {
 		return a, nil
 	}
-	a.body, err = readBounded(resp, r)
-	if err != nil {
+	if r.described && s.record == nil { // which has all to tell the same from
+		if err := a.readDescribed(resp, r); err != nil {
+			return nil, err
+		}
+		return a, nil
+	}
+	if a.body, err = readBounded(resp, r); err != nil {
 		return nil, err
 	}
 	return a, nil
+}
+
+// readDescribed reads the body up to the request's limit, and holds no more of it than it was
+// said to have: who counts what is held counts that.
+func (a *answer) readDescribed(resp *http.Response, r request) error {
+	if resp.ContentLength > r.limit {
+		return r.tooLarge()
+	}
+	hash := sha256.New()
+	from := io.TeeReader(io.LimitReader(resp.Body, r.limit+1), hash)
+	var body bytes.Buffer
+	// Made once in its size, whatever the registry says: to grow takes as much again.
+	body.Grow(int(r.length) + bytes.MinRead)
+	_, err := body.ReadFrom(io.LimitReader(from, r.length))
+	var more int64
+	if err == nil {
+		more, err = io.Copy(io.Discard, from)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	a.body, a.length = body.Bytes(), int64(body.Len())+more
+	if a.length > r.limit {
+		return r.tooLarge()
+	}
+	a.digest = digests.Prefix + hex.EncodeToString(hash.Sum(nil))
+	return nil
 }
 
 func (r request) tooLarge() error {

@@ -90,7 +90,7 @@ func TestInTurn_ADecisionTakesOneTurn(t *testing.T) {
 }
 
 func TestInTurn_ImagesShareEvenly(t *testing.T) {
-	for images, want := range map[int]int64{0: limits.EvidenceBytes, 1: limits.EvidenceBytes, 2: limits.EvidenceBytes, 4: limits.EvidenceBytes / 2, limits.ImagesPerObject: 768 << 10} {
+	for images, want := range map[int]int64{0: limits.EvidenceBytes, 1: limits.EvidenceBytes, 2: limits.EvidenceBytes / 2, 4: limits.EvidenceBytes / 4, limits.ImagesPerObject: 384 << 10} {
 		ctx, _ := InTurn(t.Context(), "", images)
 		if got := shareOf(ctx); got != want {
 			t.Errorf("%d images: %d bytes each", images, got)
@@ -98,7 +98,7 @@ func TestInTurn_ImagesShareEvenly(t *testing.T) {
 	}
 	s := newShop(t, testkit.RegistryOptions{Referrers: true})
 	s.storeLarge(t, 5<<20, 8<<20, 9<<20)
-	ctx, over := InTurn(t.Context(), "", 6)
+	ctx, over := InTurn(t.Context(), "", 3)
 	c := New(Options{})
 	found, err := c.Evidence(ctx, s.repository, s.digest, gate.Want{Predicates: []string{provenance}}, nil, nil)
 	ok(t, err)

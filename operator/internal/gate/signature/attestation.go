@@ -1,6 +1,7 @@
 package signature
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -48,6 +49,10 @@ func (r *run) attestation(j *judgement, a gate.AttestationRule, held *evidence) 
 		d.unreadable = r.unreadableBy(j, a, held.unreadable)
 		r.newestPasses(j, d)
 	} else {
+		tooMuch := func(s *stored) bool { return errors.As(s.unreadable, new(overLimit)) }
+		if slices.ContainsFunc(held.unreadable, tooMuch) {
+			d.unreadable = r.unreadableBy(j, a, slices.DeleteFunc(slices.Clone(held.unreadable), func(s *stored) bool { return !tooMuch(s) }))
+		}
 		r.onePasses(j, d)
 	}
 }
@@ -60,7 +65,8 @@ type demanded struct {
 	held int
 	// found are by the demand's authorities.
 	found []attested
-	// unreadable says which scans of theirs cannot be read, and why.
+	// unreadable says which scans of theirs cannot be read, and why; of other types, which have
+	// more parts than are decoded.
 	unreadable []string
 	// rest are about the image, and by an authority whose key cannot be used, if by any.
 	rest []*stored
@@ -173,6 +179,11 @@ func (r *run) onePasses(j *judgement, d demanded) {
 	case passed:
 	case len(failures) > 0:
 		j.undecided = append(j.undecided, undecidedPolicy(d.AttestationRule, failures))
+	case len(d.unreadable) > 0:
+		j.undecided = append(j.undecided, said{
+			message: fmt.Sprintf("attestation of type %s is larger than what is judged: %s", d.PredicateType, shown(d.unreadable)),
+			remedy:  "attest less at a time, such as packages without the files in them",
+		})
 	case len(d.unread) > 0 || slices.ContainsFunc(d.rest, func(s *stored) bool { return r.mayPass(d, s) }):
 		j.undecided = append(j.undecided, r.unsettled(d.tally))
 	case len(d.found) == 0:

@@ -28,22 +28,28 @@ type statement struct {
 	predicateType string
 	subject       json.RawMessage
 	predicate     json.RawMessage
-	// decoded is the predicate, once it was asked for.
-	decoded   any
-	isDecoded bool
 	// verified is the part that sigstore-go compares with the image's digest.
 	verified *intoto.Statement
 }
+
+// overLimit says of a statement that it has more parts than are decoded, and may be as it should
+// be all the same.
+type overLimit string
+
+func (e overLimit) Error() string { return string(e) }
 
 func readStatement(raw []byte) (*statement, error) {
 	if len(raw) > limits.StatementBytes {
 		return nil, fmt.Errorf("the statement has more than %d bytes (limits.StatementBytes)", limits.StatementBytes)
 	}
+	if strictjson.Parts(raw) > limits.StatementParts {
+		return nil, overLimit(fmt.Sprintf("the statement has more than %d parts, an object or a list counting for eight (limits.StatementParts)", limits.StatementParts))
+	}
 	if err := strictjson.Check(raw, 1); err != nil {
 		return nil, fmt.Errorf("reading the statement: %w", err)
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
+	fields, err := strictjson.Fields(raw) // a copy of the predicate would take as much again
+	if err != nil {
 		return nil, fmt.Errorf("reading the statement: %w", err)
 	}
 	s := &statement{subject: fields["subject"], predicate: fields["predicate"]}
@@ -113,16 +119,16 @@ func (s *statement) document() (map[string]any, error) {
 	return map[string]any{"_type": s.kind, "predicateType": s.predicateType, "subject": subject, "predicate": predicate}, nil
 }
 
-// decodedPredicate is nil when the statement has none.
+// decodedPredicate is nil when the statement has none. It is decoded each time: kept, those of
+// all statements of an image would be held at a time, at many times their size.
 func (s *statement) decodedPredicate() (any, error) {
-	if s.isDecoded || s.predicate == nil {
-		return s.decoded, nil
+	if s.predicate == nil {
+		return nil, nil
 	}
 	predicate, err := decode(s.predicate)
 	if err != nil {
 		return nil, fmt.Errorf("reading the predicate: %w", err)
 	}
-	s.decoded, s.isDecoded = predicate, true
 	return predicate, nil
 }
 

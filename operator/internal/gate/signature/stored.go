@@ -181,6 +181,9 @@ func (s *stored) readBundle(raw []byte) error {
 	if len(raw) > limits.AttestationBytes {
 		return fmt.Errorf("the bundle has more than %d bytes (limits.AttestationBytes)", limits.AttestationBytes)
 	}
+	if err := fewParts("bundle", raw); err != nil {
+		return err
+	}
 	var b bundle.Bundle
 	if err := b.UnmarshalJSON(raw); err != nil {
 		return fmt.Errorf("reading the bundle: %w", err)
@@ -213,6 +216,15 @@ func (s *stored) readBundle(raw []byte) error {
 	return nil
 }
 
+// fewParts refuses what is around a statement and has many parts: a log entry that takes three
+// bytes in a bundle takes hundreds in memory.
+func fewParts(what string, raw []byte) error {
+	if strictjson.Parts(raw) > limits.EnvelopeParts {
+		return fmt.Errorf("the %s has more than %d parts, an object or a list counting for eight (limits.EnvelopeParts)", what, limits.EnvelopeParts)
+	}
+	return nil
+}
+
 // readClaim reads a "simple signing" payload with what cosign puts into annotations
 // beside it.
 func (s *stored) readClaim(r *gate.Signature) error {
@@ -222,6 +234,9 @@ func (s *stored) readClaim(r *gate.Signature) error {
 	}
 	if len(r.Payload) > limits.SignatureBlobBytes {
 		return fmt.Errorf("the claim has more than %d bytes (limits.SignatureBlobBytes)", limits.SignatureBlobBytes)
+	}
+	if err := fewParts("claim", r.Payload); err != nil {
+		return err
 	}
 	if err := strictjson.Check(r.Payload, strictjson.Everywhere); err != nil {
 		return fmt.Errorf("reading the claim: %w", err)
@@ -235,6 +250,9 @@ func (s *stored) readClaim(r *gate.Signature) error {
 func (s *stored) readEnvelope(r *gate.Signature) error {
 	if len(r.Payload) > limits.AttestationBytes {
 		return fmt.Errorf("the envelope has more than %d bytes (limits.AttestationBytes)", limits.AttestationBytes)
+	}
+	if err := fewParts("envelope", r.Payload); err != nil {
+		return err
 	}
 	if err := strictjson.Check(r.Payload, strictjson.Everywhere); err != nil {
 		return fmt.Errorf("reading the envelope: %w", err)
@@ -270,7 +288,7 @@ func (s *stored) setEnvelope(payload []byte, kind string, sigs []dsse.Signature)
 	}
 	s.payload = payload
 	content := &envelope{
-		raw:       &dsse.Envelope{PayloadType: kind, Payload: base64.StdEncoding.EncodeToString(payload), Signatures: sigs},
+		kind: kind, payload: payload, signatures: sigs,
 		signature: signature,
 	}
 	s.content = content
@@ -355,16 +373,23 @@ func (m message) MessageSignatureContent() verify.MessageSignatureContent { retu
 
 // envelope is a DSSE envelope for sigstore-go, with the statement that was read here.
 type envelope struct {
-	raw       *dsse.Envelope
-	signature []byte
-	statement *intoto.Statement
+	kind       string
+	payload    []byte
+	signatures []dsse.Signature
+	signature  []byte
+	statement  *intoto.Statement
 }
 
 func (e *envelope) Signature() []byte                                       { return e.signature }
 func (e *envelope) EnvelopeContent() verify.EnvelopeContent                 { return e }
 func (e *envelope) MessageSignatureContent() verify.MessageSignatureContent { return nil }
-func (e *envelope) RawEnvelope() *dsse.Envelope                             { return e.raw }
 func (e *envelope) Statement() (*intoto.Statement, error)                   { return e.statement, nil }
+
+// RawEnvelope is encoded each time: kept, it would take more than the payload for as long as the
+// image is judged.
+func (e *envelope) RawEnvelope() *dsse.Envelope {
+	return &dsse.Envelope{PayloadType: e.kind, Payload: base64.StdEncoding.EncodeToString(e.payload), Signatures: e.signatures}
+}
 
 // view shows sigstore-go what is stored as made by a key or by a certificate.
 type view struct {
