@@ -127,26 +127,26 @@ func TestJudge_BlobsThatAreTooLarge(t *testing.T) {
 			s.demand(vuln, "")
 			return first(s.junk(over, vuln), inBundle(s, s.key, vuln, map[string]any{}))
 		}, gate.OutcomeError, "(limits.AttestationBytes)"},
-		"an SBOM of too many parts": {func(s *stand) error {
-			s.demand(sbom, "")
+		"an SBOM of too many parts for a policy": {func(s *stand) error {
+			s.demand(sbom, notOurs)
 			return inBundle(s, s.key, sbom, manyParts())
 		}, gate.OutcomeError, "(limits.StatementParts)"},
-		"an SBOM of too many parts, under the tag": {func(s *stand) error {
-			s.demand(sbom, "")
+		"an SBOM of too many parts for a policy, under the tag": {func(s *stand) error {
+			s.demand(sbom, notOurs)
 			return underTag(s, s.key, sbom, manyParts())
-		}, gate.OutcomeError, "(limits.StatementParts)"},
-		"an SBOM of too many parts, and a small one": {func(s *stand) error {
-			s.demand(sbom, "")
+		}, gate.OutcomeError, "ask for it without a policy"},
+		"an SBOM of too many parts for a policy, and a small one": {func(s *stand) error {
+			s.demand(sbom, notOurs)
 			return first(inBundle(s, s.key, sbom, manyParts()), inBundle(s, s.key, sbom, small))
 		}, gate.OutcomeAllow, ""},
-		"an SBOM of too many parts by another": {func(s *stand) error {
-			s.demand(sbom, "")
+		"an SBOM of too many parts for a policy, by another": {func(s *stand) error {
+			s.demand(sbom, notOurs)
 			return inBundle(s, s.other, sbom, manyParts())
 		}, gate.OutcomeDeny, sbom},
-		"a type of too many parts that is not asked for": {func(s *stand) error {
+		"an SBOM of many parts that only has to be there": {func(s *stand) error {
 			s.demand(sbom, "")
-			return inBundle(s, s.key, "https://example.com/other/v1", manyParts())
-		}, gate.OutcomeDeny, sbom},
+			return inBundle(s, s.key, sbom, manyParts())
+		}, gate.OutcomeAllow, ""},
 		"three large ones by another before a small one": {func(s *stand) error {
 			s.demand(sbom, "")
 			return first(s.junk(20<<20, sbom), s.junk(20<<20, sbom), s.junk(20<<20, sbom), inBundle(s, s.key, sbom, small))
@@ -175,7 +175,10 @@ func TestJudge_BlobsThatAreTooLarge(t *testing.T) {
 	}
 }
 
-// manyParts is a predicate of 5 MiB that takes more memory than is judged.
+// notOurs is a policy that every predicate passes that does not say that it is refused.
+const notOurs = "package sboms\ndeny contains \"it is refused\" if input.predicate.refused\n"
+
+// manyParts is a predicate of 5 MiB that takes more memory than a policy gets.
 func manyParts() map[string]any {
 	return map[string]any{"files": make([][]int, limits.StatementParts)}
 }
@@ -194,11 +197,16 @@ func TestJudge_AScanThatCannotBeRead(t *testing.T) {
 	statement := func(s *stand, more string) []byte {
 		return []byte(`{"_type":"https://in-toto.io/Statement/v1","subject":[{"digest":{"sha256":"` + strings.TrimPrefix(s.digest, "sha256:") + `"}}],"predicateType":"` + vuln + `"` + more + `}`)
 	}
-	for name, more := range map[string]string{
-		"deep nesting":     `,"predicate":` + strings.Repeat("[", 500) + strings.Repeat("]", 500),
-		"nobody's nesting": `,"predicate":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000),
-		"a type twice":     `,"predicateType":"` + sbom + `"`,
-		"too many parts":   `,"predicate":[0` + strings.Repeat(",[]", limits.StatementParts/9+1) + `]`,
+	var names strings.Builder
+	for i := range limits.StatementNames {
+		fmt.Fprintf(&names, `"%d":0,`, i)
+	}
+	for name, c := range map[string]struct{ more, says string }{
+		"deep nesting":     {`,"predicate":` + strings.Repeat("[", 500) + strings.Repeat("]", 500), "cannot be read"},
+		"nobody's nesting": {`,"predicate":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000), "cannot be read"},
+		"a type twice":     {`,"predicateType":"` + sbom + `"`, "cannot be read"},
+		"too many names":   {`,"predicate":{` + names.String() + `"more":0}`, "(limits.StatementNames)"},
+		"too many parts":   {`,"predicate":[0` + strings.Repeat(",[]", limits.StatementParts/9+1) + `]`, "(limits.StatementParts); attest less in one statement, such as packages without their files\n"},
 	} {
 		for by, want := range map[string]gate.Outcome{"its author": gate.OutcomeError, "a stranger": gate.OutcomeAllow} {
 			t.Run(name+" by "+by, func(t *testing.T) {
@@ -209,13 +217,13 @@ func TestJudge_AScanThatCannotBeRead(t *testing.T) {
 				if by == "a stranger" {
 					signer = s.other
 				}
-				bundle, err := signer.SignPayload("application/vnd.in-toto+json", statement(s, more))
+				bundle, err := signer.SignPayload("application/vnd.in-toto+json", statement(s, c.more))
 				err = first(err, inBundle(s, s.key, vuln, map[string]any{}), testkit.StoreBundle(s.repository(), s.digest, bundle, vuln))
 				if err != nil {
 					t.Fatal(err)
 				}
 				j := s.judge(workload(s.image("signed")), nil)
-				if got := j.Verdicts[0].Outcome; got != want || want == gate.OutcomeError && !strings.Contains(findings(j), "cannot be read") {
+				if got := j.Verdicts[0].Outcome; got != want || want == gate.OutcomeError && !strings.Contains(findings(j)+"\n", c.says) {
 					t.Errorf("%s: %s", got, findings(j))
 				}
 			})

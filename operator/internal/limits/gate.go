@@ -101,10 +101,13 @@ const (
 	// StatementBytes is the largest in-toto statement that is read. A scan report is some
 	// 100 KiB, the SBOM of a large image 5 MiB.
 	StatementBytes = 16 << 20
-	// StatementParts is how many parts a statement has, an object or a list counting for eight
-	// (strictjson.Parts), as each takes 150 bytes while it is judged by a policy: all take 120 MiB
-	// at a time. An SBOM of 5 MiB has 300,000 in SPDX and 700,000 in CycloneDX.
+	// StatementParts is how many parts of a statement are decoded, an object or a list counting
+	// for eight (strictjson.Parts), as each takes 150 bytes while it is judged by a policy: all take
+	// 120 MiB at a time. An SBOM of 5 MiB has 300,000 in SPDX and 700,000 in CycloneDX.
 	StatementParts = 800_000
+	// StatementNames is how many names one object of a statement has, which are remembered to
+	// find the one that is there twice: 10 MiB.
+	StatementNames = 100_000
 	// EnvelopeParts is the same for what is around a statement, its bundle or envelope. One with
 	// a certificate, two log entries and a timestamp has 400.
 	EnvelopeParts = 10_000

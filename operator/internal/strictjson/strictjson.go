@@ -22,7 +22,8 @@ const Everywhere = math.MaxInt
 // text that is not UTF-8, and something after the end. Go's parser takes the last of two
 // equal names where others take the first, and takes "Digest" for "digest"; down to
 // depth folded, names that differ in case alone are therefore equal too. It also bounds
-// nesting, so that whoever walks the document may recurse.
+// nesting, so that whoever walks the document may recurse, and the names in one object, which it
+// has to remember.
 func Check(raw []byte, folded int) error {
 	if !utf8.Valid(raw) {
 		return errors.New("it is not UTF-8")
@@ -100,6 +101,9 @@ func (c *jsonChecker) name(name string) error {
 	}
 	if _, twice := top.seen[key]; twice {
 		return fmt.Errorf("its JSON gives %.60q twice in one object", name)
+	}
+	if len(top.seen) >= limits.StatementNames {
+		return fmt.Errorf("its JSON has more than %d names in one object (limits.StatementNames)", limits.StatementNames)
 	}
 	if top.seen == nil {
 		top.seen = map[string]struct{}{}

@@ -49,10 +49,6 @@ func (r *run) attestation(j *judgement, a gate.AttestationRule, held *evidence) 
 		d.unreadable = r.unreadableBy(j, a, held.unreadable)
 		r.newestPasses(j, d)
 	} else {
-		tooMuch := func(s *stored) bool { return errors.As(s.unreadable, new(overLimit)) }
-		if slices.ContainsFunc(held.unreadable, tooMuch) {
-			d.unreadable = r.unreadableBy(j, a, slices.DeleteFunc(slices.Clone(held.unreadable), func(s *stored) bool { return !tooMuch(s) }))
-		}
 		r.onePasses(j, d)
 	}
 }
@@ -65,8 +61,7 @@ type demanded struct {
 	held int
 	// found are by the demand's authorities.
 	found []attested
-	// unreadable says which scans of theirs cannot be read, and why; of other types, which have
-	// more parts than are decoded.
+	// unreadable says which scans of theirs cannot be read, and why.
 	unreadable []string
 	// rest are about the image, and by an authority whose key cannot be used, if by any.
 	rest []*stored
@@ -161,13 +156,14 @@ func (d demanded) unattested(j *judgement) said {
 }
 
 func (r *run) onePasses(j *judgement, d demanded) {
-	var reasons, failures []string
+	var reasons []string
+	var failures []error
 	passed := false
 	for _, at := range d.found {
 		denied, err := r.objections(d.AttestationRule, at.statement)
 		switch {
 		case err != nil:
-			failures = append(failures, err.Error())
+			failures = append(failures, err)
 		case len(denied) > 0:
 			reasons = append(reasons, denied...)
 		default:
@@ -179,11 +175,6 @@ func (r *run) onePasses(j *judgement, d demanded) {
 	case passed:
 	case len(failures) > 0:
 		j.undecided = append(j.undecided, undecidedPolicy(d.AttestationRule, failures))
-	case len(d.unreadable) > 0:
-		j.undecided = append(j.undecided, said{
-			message: fmt.Sprintf("attestation of type %s is larger than what is judged: %s", d.PredicateType, shown(d.unreadable)),
-			remedy:  "attest less at a time, such as packages without the files in them",
-		})
 	case len(d.unread) > 0 || slices.ContainsFunc(d.rest, func(s *stored) bool { return r.mayPass(d, s) }):
 		j.undecided = append(j.undecided, r.unsettled(d.tally))
 	case len(d.found) == 0:
@@ -200,14 +191,15 @@ func (r *run) mayPass(d demanded, s *stored) bool {
 }
 
 func (r *run) newestPasses(j *judgement, d demanded) {
-	var reasons, failures []string
+	var reasons []string
+	var failures []error
 	newest, latest := newestScans(d.found)
 	// timeless says that a scan is refused that no newer one can stand in for.
 	timeless := false
 	for _, at := range newest {
 		denied, err := r.objections(d.AttestationRule, at.statement)
 		if err != nil {
-			failures = append(failures, err.Error())
+			failures = append(failures, err)
 		}
 		reasons = append(reasons, denied...)
 		timeless = timeless || len(denied) > 0 && scanTime(at.statement).IsZero()
@@ -266,11 +258,23 @@ func objection(a gate.AttestationRule, reasons []string) said {
 	}
 }
 
-func undecidedPolicy(a gate.AttestationRule, failures []string) said {
-	return said{
-		message: fmt.Sprintf("attestation of type %s could not be judged: %s", a.PredicateType, strings.Join(sorted(failures), "; ")),
+func undecidedPolicy(a gate.AttestationRule, failures []error) said {
+	texts, tooLarge := make([]string, len(failures)), true
+	for i, err := range failures {
+		texts[i] = err.Error()
+		tooLarge = tooLarge && errors.Is(err, errParts)
+	}
+	s := said{
+		message: fmt.Sprintf("attestation of type %s could not be judged: %s", a.PredicateType, strings.Join(sorted(texts), "; ")),
 		remedy:  "correct the demand's policy; opa eval with the statement as input shows the same",
 	}
+	if tooLarge {
+		s.remedy = "attest less in one statement, such as packages without their files"
+		if !hasResult(a.PredicateType) {
+			s.remedy += ", or ask for it without a policy"
+		}
+	}
+	return s
 }
 
 // objections to a statement, none if it passes.

@@ -32,23 +32,18 @@ type statement struct {
 	verified *intoto.Statement
 }
 
-// overLimit says of a statement that it has more parts than are decoded, and may be as it should
-// be all the same.
-type overLimit string
-
-func (e overLimit) Error() string { return string(e) }
+// errParts is what a statement has that takes more memory to decode than there is. It may be as
+// it should be all the same.
+var errParts = fmt.Errorf("it has more than %d parts, an object or a list counting for eight (limits.StatementParts)", limits.StatementParts)
 
 func readStatement(raw []byte) (*statement, error) {
 	if len(raw) > limits.StatementBytes {
 		return nil, fmt.Errorf("the statement has more than %d bytes (limits.StatementBytes)", limits.StatementBytes)
 	}
-	if strictjson.Parts(raw) > limits.StatementParts {
-		return nil, overLimit(fmt.Sprintf("the statement has more than %d parts, an object or a list counting for eight (limits.StatementParts)", limits.StatementParts))
-	}
 	if err := strictjson.Check(raw, 1); err != nil {
 		return nil, fmt.Errorf("reading the statement: %w", err)
 	}
-	fields, err := strictjson.Fields(raw) // a copy of the predicate would take as much again
+	fields, err := strictjson.Fields(raw)
 	if err != nil {
 		return nil, fmt.Errorf("reading the statement: %w", err)
 	}
@@ -73,6 +68,9 @@ func readStatement(raw []byte) (*statement, error) {
 // readSubjects keeps the SHA-256 digests, which are what images go by. Others may be in
 // any writing; sigstore-go would refuse a statement for one that is not hex.
 func readSubjects(raw json.RawMessage) ([]*intoto.ResourceDescriptor, error) {
+	if strictjson.Parts(raw) > limits.StatementParts {
+		return nil, errParts
+	}
 	if err := strictjson.Check(raw, strictjson.Everywhere); err != nil {
 		return nil, err
 	}
@@ -134,6 +132,9 @@ func (s *statement) decodedPredicate() (any, error) {
 
 // decode keeps numbers as they are written: a float would round a large one.
 func decode(raw json.RawMessage) (any, error) {
+	if strictjson.Parts(raw) > limits.StatementParts {
+		return nil, errParts
+	}
 	var v any
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
