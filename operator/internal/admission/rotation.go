@@ -27,6 +27,8 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 )
 
 // The rights of the rotation. The webhook configuration and the CRD are named, so that the
@@ -109,8 +111,15 @@ func (r *Rotation) SetupWithManager(m ctrl.Manager, references, configurations c
 			}))).
 		WatchesRawSource(source.Kind(configurations, client.Object(&admissionregistrationv1.ValidatingWebhookConfiguration{}), handler.EnqueueRequestsFromMapFunc(one))).
 		WatchesRawSource(source.Kind(configurations, client.Object(Definition()), handler.EnqueueRequestsFromMapFunc(one))).
-		WithOptions(controller.Options{NeedLeaderElection: &everywhere}).
+		WithOptions(controller.Options{NeedLeaderElection: &everywhere, RateLimiter: retries()}).
 		Complete(r)
+}
+
+// retries is how soon is tried again what failed. The usual pause grows to a quarter of an
+// hour: admission would be down for as long after the cause is gone, and the alert about
+// reconciles that fail would see none in between.
+func retries() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](limits.CertificateRetryFirst, limits.CertificateRetry)
 }
 
 // Definition is an empty CRD for metadata-only reads.

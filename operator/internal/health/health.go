@@ -4,9 +4,14 @@ package health
 
 import (
 	"fmt"
+	"regexp"
 
 	engine "github.com/argoproj/gitops-engine/pkg/health"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sluice-dev/sluice/operator/internal/limits"
+	"github.com/sluice-dev/sluice/operator/internal/redact"
 )
 
 // Health is how well a child is, in gitops-engine's words.
@@ -38,6 +43,7 @@ func Of(live *unstructured.Unstructured) Health {
 		out = Health{Status: string(h.Status), Message: h.Message}
 	}
 	if out.Status != Healthy {
+		out.Message += hindrance(live)
 		return out
 	}
 	if message := unfinished(live); message != "" {
@@ -47,6 +53,31 @@ func Of(live *unstructured.Unstructured) Health {
 		return Health{Status: Degraded, Message: message}
 	}
 	return out
+}
+
+// refusal begins what the API server says of a pod that it refused, with a name that is
+// another one each time.
+var refusal = regexp.MustCompile(`^pods "[^"]*" is forbidden: `)
+
+// hindrance is what gitops-engine does not tell of a child that gets no further: who holds
+// one that is deleted, and why pods of a Deployment are refused, as by a quota.
+func hindrance(live *unstructured.Unstructured) string {
+	if live.GetDeletionTimestamp() != nil {
+		for _, f := range live.GetFinalizers() {
+			if f != metav1.FinalizerDeleteDependents {
+				return "; it waits for finalizer " + f
+			}
+		}
+		return ""
+	}
+	conditions, _, _ := unstructured.NestedSlice(live.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == "ReplicaFailure" && c["status"] == "True" {
+			text, _ := c["message"].(string)
+			return "; pods are refused: " + redact.Text(refusal.ReplaceAllString(text, ""), limits.TroubleBytes)
+		}
+	}
+	return ""
 }
 
 // notReady says why a kind that gitops-engine knows nothing of is not Ready, by the

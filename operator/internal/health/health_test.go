@@ -3,7 +3,9 @@ package health_test
 import (
 	"strings"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-dev/sluice/operator/internal/health"
@@ -35,6 +37,10 @@ func TestOf_IsNotTooHopeful(t *testing.T) {
 		"a budget of an older generation":     {status("PodDisruptionBudget", 3, nil, map[string]any{"observedGeneration": int64(2)}), health.Progressing, "has not seen"},
 		"a budget that was seen":              {status("PodDisruptionBudget", 3, nil, map[string]any{"observedGeneration": int64(3)}), health.Healthy, ""},
 		"a Deployment past its deadline":      {status("Deployment", 1, replicas(3), map[string]any{"observedGeneration": int64(1), "conditions": []any{map[string]any{"type": "Progressing", "reason": "ProgressDeadlineExceeded"}}}), health.Degraded, "deadline"},
+		"a Deployment whose pods are refused": {refused(map[string]any{"type": "Progressing", "reason": "ReplicaSetUpdated"}), health.Progressing, "have been updated...; pods are refused: exceeded quota: q, requested: pods=1"},
+		"one that is refused them too long":   {refused(map[string]any{"type": "Progressing", "reason": "ProgressDeadlineExceeded"}), health.Degraded, "progress deadline; pods are refused: exceeded quota"},
+		"one that someone holds":              {held("example.com/hold", "foregroundDeletion"), health.Progressing, "Pending deletion; it waits for finalizer example.com/hold"},
+		"one that is deleted":                 {held("foregroundDeletion"), health.Progressing, "Pending deletion"},
 		"a StatefulSet with pods not ready":   {status("StatefulSet", 1, replicas(3), map[string]any{"observedGeneration": int64(1)}), health.Progressing, "3 pods"},
 		"OnDelete with old pods":              {status("StatefulSet", 1, onDelete, settled(1, 1)), health.Progressing, "2 of 3 pods"},
 		"OnDelete with new pods":              {status("StatefulSet", 1, onDelete, settled(3, 1)), health.Healthy, ""},
@@ -50,6 +56,31 @@ func TestOf_IsNotTooHopeful(t *testing.T) {
 				t.Errorf("got %+v, want %s", got, tc.want)
 			}
 		})
+	}
+}
+
+// refused is a Deployment of which a quota lets one pod in three run.
+func refused(condition map[string]any) *unstructured.Unstructured {
+	return status("Deployment", 1, map[string]any{"replicas": int64(3)}, map[string]any{
+		"observedGeneration": int64(1), "updatedReplicas": int64(1), "conditions": []any{condition, map[string]any{
+			"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": `pods "a-5c5b5-ssrsf" is forbidden: exceeded quota: q, requested: pods=1`,
+		}},
+	})
+}
+
+// held is a Deployment that is deleted and has finalizers.
+func held(finalizers ...string) *unstructured.Unstructured {
+	u := status("Deployment", 1, nil, nil)
+	u.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
+	u.SetFinalizers(finalizers)
+	return u
+}
+
+// A pod that is refused is tried again under another name: a status that told it would be
+// written each time.
+func TestOf_NamesNoPodThatWasRefused(t *testing.T) {
+	if got := health.Of(refused(map[string]any{"type": "Progressing"})).Message; strings.Contains(got, "ssrsf") {
+		t.Error(got)
 	}
 }
 

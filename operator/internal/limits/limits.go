@@ -44,6 +44,13 @@ const (
 	Gather = 9 * time.Second
 )
 
+// Pauses before what failed about the webhook's certificates is tried again: the first, which
+// doubles with each, and the longest. A try is three reads.
+const (
+	CertificateRetryFirst = 100 * time.Millisecond
+	CertificateRetry      = time.Minute
+)
+
 // Bounds on what is kept in memory.
 const (
 	// CacheBytes is for all that is kept from registries but large attestations: 14 KiB for

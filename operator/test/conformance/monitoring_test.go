@@ -9,14 +9,19 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/operator/internal/clone"
 	"github.com/sluice-dev/sluice/operator/internal/lab"
+	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/overlay"
 	"github.com/sluice-dev/sluice/operator/internal/testkit"
 )
@@ -69,21 +74,54 @@ func TestMonitoring_AlertsReadWhatTheOperatorExposes(t *testing.T) {
 			})
 		}
 	}
+	s.await(t, "what is stored and denied is told", func(ctx context.Context) error {
+		// Each change has the Workloads of the namespace judged again, and the counter count on.
+		patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{"sluice.dev/environment":"t-%d"}}}`, time.Now().UnixNano()))
+		if err := s.client.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, patch); err != nil {
+			return err
+		}
+		return raises(t, prometheus.URL, "SluiceDeniesWhatIsStored")
+	})
 	if err := s.stage.Manager.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	s.await(t, "the end of the operator is told", func(context.Context) error {
-		var raised []string
-		for _, r := range rulesOf(t, prometheus.URL) {
-			if r.State != "inactive" {
-				raised = append(raised, r.Name)
-			}
-		}
-		if !slices.Contains(raised, "SluiceDown") || !slices.Contains(raised, "SluiceNotLeading") {
-			return fmt.Errorf("raised: %v", raised)
-		}
-		return nil
+		return raises(t, prometheus.URL, "SluiceDown", "SluiceNotLeading")
 	})
+}
+
+// raises says which of the alerts are not raised, or about to be.
+func raises(t *testing.T, prometheus string, alerts ...string) error {
+	t.Helper()
+	var raised []string
+	for _, r := range rulesOf(t, prometheus) {
+		if r.State != "inactive" {
+			raised = append(raised, r.Name)
+		}
+	}
+	for _, alert := range alerts {
+		if !slices.Contains(raised, alert) {
+			return fmt.Errorf("raised: %v, and not %s", raised, alert)
+		}
+	}
+	return nil
+}
+
+// TestMonitoring_OneQuarrelIsTold holds the alert about quarrels to how often the operator
+// puts one field back.
+func TestMonitoring_OneQuarrelIsTold(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "kustomize", "components", "service-monitor", "rules.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`sluice_drift_fields_total.*\[1h\]\)\) > (\d+)\n`).FindSubmatch(raw)
+	if found == nil {
+		t.Fatal("no rule counts the fields of an hour")
+	}
+	threshold, err := strconv.Atoi(string(found[1]))
+	if perHour := int(time.Hour / limits.HealPause); err != nil || threshold >= perHour {
+		t.Errorf("the alert waits for more than %d fields, and one that is changed again and again is put back %d times in an hour (%v)", threshold, perHour, err)
+	}
 }
 
 // writeRules writes the rules of the component where the Prometheus of the test reads them,

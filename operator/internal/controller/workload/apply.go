@@ -46,9 +46,14 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, d *unstructured.Unstr
 		return nil
 	}
 	if !drifted(s, d, live, changes) {
-		return r.write(ctx, s, d, live, r.applyChild, r.overwrite)
+		err := r.write(ctx, s, d, live, r.applyChild, r.overwrite)
+		if err == nil {
+			s.memory.brought(d)
+		}
+		return err
 	}
-	if s.reportOnly() {
+	// A canary's Deployment that is gone is made again whatever spec.drift says.
+	if s.reportOnly() && !(live == nil && ofCanary(d)) {
 		s.drift = append(s.drift, describeDrift(d, changes)...)
 		r.Metrics.Drift.WithLabelValues(d.GetKind(), "reported").Add(float64(len(changes)))
 		return nil
@@ -57,7 +62,7 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, d *unstructured.Unstr
 		s.drift = append(s.drift, describeDrift(d, changes)...)
 		s.quarrel = d.GetKind() + "/" + d.GetName()
 		s.lookAgain(wait)
-		return nil
+		return s.memory.quarrels[keyOf(d)].refused
 	}
 	first, second := r.overwrite, r.applyChild
 	// That an apply can hold what is desired is known by the operator's notes alone. Without
@@ -67,9 +72,15 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, d *unstructured.Unstr
 	}
 	if err := r.write(ctx, s, d, live, first, second); err != nil {
 		s.drift = append(s.drift, describeDrift(d, changes)...)
+		if isRefused(err) {
+			// The first of two writes may have changed the child, which brings the next reconcile
+			// at once: what is refused then is refused for ever.
+			s.memory.putBack(keyOf(d), s.now, err)
+		}
 		return err
 	}
-	s.memory.putBack(keyOf(d), s.now)
+	s.memory.brought(d)
+	s.memory.putBack(keyOf(d), s.now, nil)
 	s.healed = append(s.healed, describeDrift(d, changes)...)
 	r.Metrics.Drift.WithLabelValues(d.GetKind(), "healed").Add(float64(len(changes)))
 	return nil
@@ -83,6 +94,11 @@ func ownerless(d, live *unstructured.Unstructured) bool {
 
 // drifted tells what others changed from what the spec changed.
 func drifted(s *scope, d, live *unstructured.Unstructured, changes []delta.Change) bool {
+	if s.memory.notes[keyOf(d)] == notesOf(d) {
+		// This process has written it so. Whatever differs was changed since, the operator's
+		// notes too, or by a webhook on the way, which an apply counts as the operator's.
+		return true
+	}
 	if live == nil {
 		// A canary's Deployment comes and goes within a generation.
 		return s.complete && !ofCanary(d)

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
+	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/gather"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
 	"github.com/sluice-dev/sluice/operator/internal/notary"
@@ -96,6 +97,10 @@ func (r *Reconciler) attestFor(ctx context.Context, s *scope, k *soak, a gather.
 	switch {
 	case err == nil && k.attested == subject && len(a.Unresolved) == 0:
 		return promise{reason: reasonAttested, message: attestedText(a)}
+	case a.Verdict.Outcome == gate.OutcomeError:
+		return promise{reason: reasonNotSoaking, message: fmt.Sprintf("the Gate could not decide: attested once it has been allowed and Ready for %s without a break", a.Soak)}
+	case a.Verdict.Outcome == gate.OutcomeDeny:
+		return promise{reason: reasonRulesBroken, message: "the Gate denies it, and what it denies is not attested"}
 	case !passes:
 		return promise{reason: reasonRulesBroken, message: "what the Gate lets through in mode Warn or Audit breaks its rules, and is not attested"}
 	case len(a.Unresolved) > 0:

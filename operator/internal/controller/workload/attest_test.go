@@ -400,6 +400,26 @@ func TestAttest_OnlyWhatRanAndPassedIsAttested(t *testing.T) {
 	}
 }
 
+// Of a Gate that blocks nothing is told that is about the modes in which none does.
+func TestAttest_TellsWhatABlockingGateSays(t *testing.T) {
+	for name, tc := range map[string]struct {
+		gate         func(*v1beta1.Gate)
+		reason, says string
+	}{
+		"it denies":           {func(g *v1beta1.Gate) { g.Spec.Images[0].RequireDigest = true }, reasonRulesBroken, "the Gate denies it"},
+		"it could not decide": {func(g *v1beta1.Gate) { g.Spec.Images[0].Authorities[0].Key.Secret.Name = "nowhere" }, reasonNotSoaking, "could not decide"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newSoaking(t)
+			w := b.soaking("web")
+			b.changeGate(tc.gate)
+			_, _ = b.reconcile(w) // what could not be decided is an error
+			b.read(w)
+			b.promoted(w, tc.reason, tc.says)
+		})
+	}
+}
+
 func TestAttest_EachGateAttestsForItsEnvironment(t *testing.T) {
 	b := newSoaking(t)
 	second := gateFor(b.namespace, b.namespace)

@@ -62,6 +62,8 @@ type bench struct {
 	analysis  Measurer
 	// refuse, when set, is asked before each write.
 	refuse func(string) error
+	// mutate, when set, changes what is applied on its way, as a webhook does.
+	mutate func(annotated)
 	// lose, when set, is asked after each write that was done: an error stands for an answer
 	// that did not arrive.
 	lose func(string) error
@@ -91,6 +93,13 @@ func facts(cache, references client.Reader) *gather.Cluster {
 	return &gather.Cluster{Cache: cache, References: references, Live: api, OperatorNamespace: operatorNamespace}
 }
 
+// annotated is an object whose annotations a webhook may change.
+type annotated interface {
+	GetKind() string
+	GetAnnotations() map[string]string
+	SetAnnotations(map[string]string)
+}
+
 func (b *bench) note(verb string, o any) error {
 	text := verb + " "
 	if u, ok := o.(interface{ GetKind() string }); ok {
@@ -104,6 +113,9 @@ func (b *bench) note(verb string, o any) error {
 		}
 	}
 	*b.writes = append(*b.writes, text)
+	if u, ok := o.(annotated); ok && b.mutate != nil && verb == "apply" {
+		b.mutate(u)
+	}
 	return nil
 }
 

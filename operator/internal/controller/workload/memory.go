@@ -50,6 +50,8 @@ type memory struct {
 	mark *mark
 	// applied is the last generation of which every child has been there.
 	applied int64
+	// notes are those that a child was written with last.
+	notes map[childKey]string
 	// quarrels are about children that keep being changed.
 	quarrels map[childKey]quarrel
 	// healed is what was put back last, in the generation healedIn.
@@ -84,7 +86,7 @@ func (r *Reconciler) recall(w *v1beta1.Workload) *memory {
 	}
 	m := &memory{
 		uid: w.UID, written: map[childKey]string{}, children: map[childKey]types.UID{},
-		asDesired: map[childKey]string{}, quarrels: map[childKey]quarrel{},
+		asDesired: map[childKey]string{}, notes: map[childKey]string{}, quarrels: map[childKey]quarrel{},
 	}
 	r.memories.Store(key, m)
 	return m
@@ -99,14 +101,29 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 func (m *memory) lose(key childKey) {
 	delete(m.children, key)
 	delete(m.asDesired, key)
+	delete(m.notes, key)
 	delete(m.quarrels, key)
 }
 
 // stamp stands for a comparison: the same version of a child against the same desired
 // content comes out the same.
 func stamp(d, live *unstructured.Unstructured) string {
+	return live.GetResourceVersion() + " " + notesOf(d)
+}
+
+// notesOf stands for what is asked of a child, and what is noted on it.
+func notesOf(d *unstructured.Unstructured) string {
 	notes := d.GetAnnotations()
-	return live.GetResourceVersion() + " " + notes[annotationDesired] + " " + notes[annotationResolved] + " " + notes[annotationMark] + " " + notes[annotationRollout]
+	return notes[annotationDesired] + " " + notes[annotationResolved] + " " + notes[annotationMark] + " " + notes[annotationRollout]
+}
+
+// brought remembers how a child was written. What was refused before does not count any more.
+func (m *memory) brought(d *unstructured.Unstructured) {
+	m.notes[keyOf(d)] = notesOf(d)
+	if q, ok := m.quarrels[keyOf(d)]; ok {
+		q.refused = nil
+		m.quarrels[keyOf(d)] = q
+	}
 }
 
 // older says whether an object is from before an own write.
@@ -161,10 +178,12 @@ func (s *scope) wrote(answer *unstructured.Unstructured) {
 	s.owned = append(s.owned, answer)
 }
 
-// quarrel is how often a child was put back, and when last.
+// quarrel is how often a child was put back, when last, and why the API server refused that,
+// if it did.
 type quarrel struct {
-	times int
-	last  time.Time
+	times   int
+	last    time.Time
+	refused error
 }
 
 // pause is how long to wait until a child may be put back again. Someone who keeps
@@ -186,12 +205,12 @@ func (m *memory) pause(key childKey, stray bool, now time.Time) time.Duration {
 	return max(0, q.last.Add(wait).Sub(now))
 }
 
-func (m *memory) putBack(key childKey, now time.Time) {
+func (m *memory) putBack(key childKey, now time.Time, refused error) {
 	q := m.quarrels[key]
 	if now.Sub(q.last) > limits.HealQuiet {
 		q.times = 0
 	}
-	m.quarrels[key] = quarrel{times: q.times + 1, last: now}
+	m.quarrels[key] = quarrel{times: q.times + 1, last: now, refused: refused}
 }
 
 // overdue turns a StatefulSet's lack of progress into Degraded after the deadline: unlike

@@ -14,7 +14,7 @@ func TestMemory_PausesLessWhileAnUnjudgedImageRuns(t *testing.T) {
 		if wait := m.pause(key, true, now); wait > 0 && i < limits.HealsAtOnce {
 			t.Fatalf("a pause of %s before heal %d", wait, i+1)
 		}
-		m.putBack(key, now)
+		m.putBack(key, now, nil)
 	}
 	if wait := m.pause(key, true, now); wait != limits.StrayImagePause {
 		t.Errorf("with an unjudged image the pause is %s, want %s", wait, limits.StrayImagePause)

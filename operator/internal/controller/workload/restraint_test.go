@@ -8,9 +8,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/operator/api/v1beta1"
@@ -104,6 +107,96 @@ func TestReconcile_DoesNotFightForEver(t *testing.T) {
 	b.must(w)
 	if got := nestedInt(b.child("Deployment", "web"), "spec", "replicas"); got != 1 {
 		t.Errorf("%d replicas once the other has stopped", got)
+	}
+}
+
+// What others do on the way, as a mutating webhook does, wakes the Workload as soon as it is
+// written: without a pause there is no end to it.
+func TestReconcile_WritesNoChildForEver(t *testing.T) {
+	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "web", field.ErrorList{field.Duplicate(field.NewPath("spec", "ports").Index(1).Child("name"), "http")})
+	for name, tc := range map[string]struct {
+		kind, name string
+		changes    []func(*v1beta1.Workload)
+		// mutate is what a webhook does to a write, and undo what others do after it.
+		mutate func(annotations map[string]string)
+		undo   func(*bench)
+		// refused is a kind of which the API server refuses every write.
+		refused string
+		phase   v1beta1.Phase
+		reason  string
+	}{
+		"a note that a webhook changes": {
+			kind: "Deployment", name: "web",
+			mutate: func(annotations map[string]string) { annotations[annotationMark] = `{"scheme":7}` },
+		},
+		"a hash that a webhook changes": {
+			kind: "Service", name: "web", phase: v1beta1.PhaseReady, reason: reasonReady,
+			mutate: func(annotations map[string]string) { annotations[annotationDesired] = "0123456789abcdef" },
+		},
+		"what is put back and refused": {
+			kind: "Service", name: "web", phase: v1beta1.PhaseBlocked, reason: reasonChildRefused, refused: "Service",
+			undo: func(b *bench) {
+				b.patch("Service", "web", map[string]any{"op": "replace", "path": "/spec/ports/0/port", "value": 1234})
+			},
+		},
+		"a canary's Deployment that is deleted": {
+			kind: "Deployment", name: "web-canary", phase: v1beta1.PhaseCanary,
+			changes: []func(*v1beta1.Workload){stepwise, func(w *v1beta1.Workload) {
+				w.Spec.Drift = &v1beta1.Drift{Mode: v1beta1.DriftModeReport}
+			}},
+			undo: func(b *bench) {
+				if d := b.child("Deployment", "web-canary"); d != nil {
+					if err := api.Delete(b.t.Context(), d); err != nil {
+						b.t.Fatal(err)
+					}
+				}
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			w := b.running("web", tc.changes...)
+			if tc.phase == v1beta1.PhaseCanary {
+				b.release(w)
+				b.must(w)
+			}
+			if tc.mutate != nil {
+				b.mutate = func(o annotated) {
+					if notes := o.GetAnnotations(); o.GetKind() == tc.kind {
+						tc.mutate(notes)
+						o.SetAnnotations(notes)
+					}
+				}
+				b.edit(tc.kind, tc.name, func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })
+			}
+			b.refuse = func(write string) error {
+				if tc.refused == "" || !strings.HasSuffix(write, " "+tc.refused) {
+					return nil
+				}
+				*b.writes = append(*b.writes, write)
+				return invalid
+			}
+			b.taken()
+			writes := 0
+			for range 60 {
+				if tc.undo != nil {
+					tc.undo(b)
+				}
+				b.must(w)
+				writes += len(slices.DeleteFunc(b.taken(), func(w string) bool { return !strings.HasSuffix(w, " "+tc.kind) }))
+				b.clock.move(time.Second)
+			}
+			// Three at once, and then at pauses of 1, 2, 4, 8, 16 and 32 s, at two writes each.
+			if writes < 4 || writes > 24 {
+				t.Errorf("%d writes of %s/%s in a minute", writes, tc.kind, tc.name)
+			}
+			if c := conditionOf(w, v1beta1.ConditionDrifted); c.Status != metav1.ConditionTrue || c.Reason != reasonDriftReturns || !strings.Contains(c.Message, tc.kind+"/"+tc.name) {
+				t.Errorf("Drifted: %+v", c)
+			}
+			if tc.reason != "" {
+				b.expect(w, tc.phase, tc.reason)
+			}
+		})
 	}
 }
 

@@ -123,7 +123,7 @@ func (r *Reconciler) scaleToZero(ctx context.Context, s *scope, denial *obstacle
 	if !scaled {
 		before = strconv.FormatInt(replicas, 10)
 	} else {
-		s.memory.putBack(keyOf(p), s.now)
+		s.memory.putBack(keyOf(p), s.now, nil)
 	}
 	logf.FromContext(ctx).Info("Scaling to zero what the gate denies", "kind", p.GetKind(), "child", p.GetName(), "replicas", replicas)
 	return denied(&done, denial, r.rescale(ctx, s, p, 0, &before))
