@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path"
@@ -82,6 +83,7 @@ func run(args []string) error {
 		return err
 	}
 	figures := commands(dir, programs[0], programs[1], programs[2])
+	bare, full := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
 	for range rounds {
 		for _, f := range figures {
 			c, err := f.run()
@@ -93,24 +95,32 @@ func run(args []string) error {
 			}
 			f.cost = cost{min(f.wall, c.wall), min(f.cpu, c.cpu), max(f.peak, c.peak)}
 		}
+		a, b, err := judging(args[3], filepath.Join(dir, "fleet"))
+		if err != nil {
+			return fmt.Errorf("%s: %w", args[3], err)
+		}
+		bare, full = min(bare, a), min(full, b)
 	}
-	alone, err := judging(args[3], filepath.Join(dir, "fleet"))
-	if err != nil {
-		return fmt.Errorf("%s: %w", args[3], err)
-	}
-	return table(figures, alone)
+	return table(figures, full-bare)
 }
 
-// judging is how long the policies take alone. Another program finds that: peaks of memory that
-// are taken here begin at that of this one, which has little in it.
-func judging(program, fleet string) (time.Duration, error) {
+// judging is how long it takes to judge the fleet without policies and with them, and nothing
+// else. Another program finds that: peaks of memory that are taken here begin at that of this
+// one, which has little in it.
+func judging(program, fleet string) (without, with time.Duration, err error) {
 	cmd := exec.Command(program, fleet)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return time.ParseDuration(string(out))
+	words := strings.Fields(string(out))
+	if len(words) != 2 {
+		return 0, 0, fmt.Errorf("it prints %q in place of two durations", out)
+	}
+	a, wrong := time.ParseDuration(words[0])
+	b, err := time.ParseDuration(words[1])
+	return a, b, errors.Join(wrong, err)
 }
 
 // copies of the programs, made one after the other: how much of a program is resident depends
