@@ -56,9 +56,7 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, d *unstructured.Unstr
 		}
 		return err
 	}
-	// Whatever spec.drift says, a canary's Deployment that is gone is made again, and what a
-	// new generation does not find is made with it.
-	if s.reportOnly() && !(live == nil && (ofCanary(d) || !s.complete)) {
+	if s.reportOnly() && !s.due(d, live) {
 		s.drift = append(s.drift, describeDrift(d, changes)...)
 		r.Metrics.Drift.WithLabelValues(d.GetKind(), "reported").Add(float64(len(changes)))
 		return nil
@@ -89,6 +87,18 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, d *unstructured.Unstr
 	s.healed = append(s.healed, describeDrift(d, changes)...)
 	r.Metrics.Drift.WithLabelValues(d.GetKind(), "healed").Add(float64(len(changes)))
 	return nil
+}
+
+// due says that a child is written whatever spec.drift says of drift: a canary's Deployment
+// that is gone is made again, and what a new generation finds gone, or without the
+// operator's notes, is brought to the new spec. Else whoever takes a note off has the
+// child stay as it is for ever.
+func (s *scope) due(d, live *unstructured.Unstructured) bool {
+	if live == nil {
+		return ofCanary(d) || !s.complete
+	}
+	// After a restart, a note that is gone does not tell a new generation from the last.
+	return !s.complete && s.memory.applied != 0 && disowned(d, live)
 }
 
 // ownerless says that a child is not controlled by the Workload it is applied for.

@@ -352,6 +352,12 @@ func TestReconcile_ANewSpecIsNoDriftOfAnOlderOne(t *testing.T) {
 			gone(b)
 			b.must(w)
 		},
+		"a child whose note is taken off": func(b *bench, w *v1beta1.Workload) {
+			for _, kind := range []string{"Deployment", "Service"} {
+				b.edit(kind, "web", func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })
+			}
+			b.must(w)
+		},
 		"a child that is deleted, and not asked for": func(b *bench, w *v1beta1.Workload) {
 			gone(b)
 			b.update(w, func(w *v1beta1.Workload) { w.Spec.Ports = nil })
@@ -375,6 +381,10 @@ func TestReconcile_ANewSpecIsNoDriftOfAnOlderOne(t *testing.T) {
 				ports, _, _ := unstructured.NestedSlice(service.Object, "spec", "ports")
 				if got := ports[0].(map[string]any)["port"]; got != int64(80) {
 					t.Errorf("port %v", got)
+				}
+				containers, _, _ := unstructured.NestedSlice(b.child("Deployment", "web").Object, "spec", "template", "spec", "containers")
+				if env, _ := containers[0].(map[string]any)["env"].([]any); len(env) != 1 {
+					t.Errorf("env: %v", env)
 				}
 				if c := conditionOf(w, v1beta1.ConditionDrifted); c.Status != metav1.ConditionFalse {
 					t.Errorf("Drifted: %+v", c)
