@@ -55,9 +55,9 @@ func Of(live *unstructured.Unstructured) Health {
 	return out
 }
 
-// refusal begins what the API server says of a pod that it refused, with a name that is
-// another one each time.
-var refusal = regexp.MustCompile(`^pods "[^"]*" is forbidden: `)
+// refusal begins what the API server says of a pod that it refused or found invalid, with a
+// name that is another one each time.
+var refusal = regexp.MustCompile(`^(?:pods|Pod) "[^"]*" is (?:forbidden|invalid): `)
 
 // hindrance is what gitops-engine does not tell of a child that gets no further: who holds
 // one that is deleted, and why pods of a Deployment are refused, as by a quota.

@@ -79,8 +79,16 @@ func held(finalizers ...string) *unstructured.Unstructured {
 // A pod that is refused is tried again under another name: a status that told it would be
 // written each time.
 func TestOf_NamesNoPodThatWasRefused(t *testing.T) {
-	if got := health.Of(refused(map[string]any{"type": "Progressing"})).Message; strings.Contains(got, "ssrsf") {
-		t.Error(got)
+	d := refused(map[string]any{"type": "Progressing"})
+	for _, says := range []string{`pods "a-5c5b5-ssrsf" is forbidden: no`, `Pod "a-5c5b5-ssrsf" is invalid: no`} {
+		conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
+		conditions[1].(map[string]any)["message"] = says
+		if err := unstructured.SetNestedSlice(d.Object, conditions, "status", "conditions"); err != nil {
+			t.Fatal(err)
+		}
+		if got := health.Of(d).Message; !strings.HasSuffix(got, "; pods are refused: no") {
+			t.Error(got)
+		}
 	}
 }
 

@@ -223,6 +223,10 @@ func TestSet_AdmitChangeRefusesWhatTheAPIServerRefuses(t *testing.T) {
 		"a name, to another":         {"a--b", "b--a", "spec.ports[0].name"},
 		"a second fault":             {"replicas: 1", "replicas: 101", "spec.replicas"},
 		"a rule over all items":      {"port: 81", "port: 80", "spec.ports"},
+		"the items, the other way":   {"[{name: a--b, port: 80}, {name: web, port: 81}]", "[{name: web, port: 81}, {name: a--b, port: 80}]", ""},
+		"the fault, to another item": {"[{name: a--b, port: 80}, {name: web, port: 81}]", "[{name: b, port: 80}, {name: web--b, port: 81}]", "spec.ports[1].name"},
+		"a second item with it":      {"{name: web, port: 81}", "{name: web, port: 81}, {name: c--d, port: 82}", "spec.ports[2].name"},
+		"a third of one name":        {"{name: A, value: w}", "{name: A, value: w}, {name: A, value: v}", ""},
 		"what may not change":        {"image: a\n", "image: a\n  tenant: shop\n", "spec"},
 	} {
 		t.Run(name, func(t *testing.T) {

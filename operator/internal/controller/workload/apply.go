@@ -22,6 +22,7 @@ import (
 // apply writes each child that is missing or differs, and no other.
 func (r *Reconciler) apply(ctx context.Context, s *scope) error {
 	s.complete = s.memory.applied == s.workload.Generation || noted(s) != nil
+	s.memory.only(s.desired)
 	for _, d := range s.desired {
 		if err := r.settle(ctx, s, d); err != nil {
 			return err
@@ -46,14 +47,16 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, d *unstructured.Unstr
 		return nil
 	}
 	if !drifted(s, d, live, changes) {
+		// A write whose answer is lost may have been done: what was written before is not what
+		// stands on the child any more, and is no drift once the spec asks for it again.
+		delete(s.memory.notes, keyOf(d))
 		err := r.write(ctx, s, d, live, r.applyChild, r.overwrite)
 		if err == nil {
 			s.memory.brought(d)
 		}
 		return err
 	}
-	// A canary's Deployment that is gone is made again whatever spec.drift says.
-	if s.reportOnly() && !(live == nil && ofCanary(d)) {
+	if s.reportOnly() && !s.due(d, live) {
 		s.drift = append(s.drift, describeDrift(d, changes)...)
 		r.Metrics.Drift.WithLabelValues(d.GetKind(), "reported").Add(float64(len(changes)))
 		return nil
@@ -84,6 +87,18 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, d *unstructured.Unstr
 	s.healed = append(s.healed, describeDrift(d, changes)...)
 	r.Metrics.Drift.WithLabelValues(d.GetKind(), "healed").Add(float64(len(changes)))
 	return nil
+}
+
+// due says that a child is written whatever spec.drift says of drift: a canary's Deployment
+// that is gone is made again, and what a new generation finds gone, or without the
+// operator's notes, is brought to the new spec. Else whoever takes a note off has the
+// child stay as it is for ever.
+func (s *scope) due(d, live *unstructured.Unstructured) bool {
+	if live == nil {
+		return ofCanary(d) || !s.complete
+	}
+	// After a restart, a note that is gone does not tell a new generation from the last.
+	return !s.complete && s.memory.applied != 0 && disowned(d, live)
 }
 
 // ownerless says that a child is not controlled by the Workload it is applied for.

@@ -1,11 +1,14 @@
 package workload
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -320,6 +323,74 @@ func TestReconcile_OnlyReportsDriftInReportMode(t *testing.T) {
 	b.must(w)
 	if c := conditionOf(w, v1beta1.ConditionDrifted); c.Status != metav1.ConditionFalse {
 		t.Errorf("Drifted: %+v", c)
+	}
+}
+
+// What this process has written before is remembered. A new spec that asks for it is no
+// less one that is applied.
+func TestReconcile_ANewSpecIsNoDriftOfAnOlderOne(t *testing.T) {
+	port := func(n int32) func(*v1beta1.Workload) {
+		return func(w *v1beta1.Workload) { w.Spec.Ports = []v1beta1.Port{{Name: "http", Port: n}} }
+	}
+	gone := func(b *bench) {
+		if err := api.Delete(b.t.Context(), b.child("Service", "web")); err != nil {
+			b.t.Fatal(err)
+		}
+		b.taken()
+	}
+	for name, between := range map[string]func(*bench, *v1beta1.Workload){
+		"nothing": func(*bench, *v1beta1.Workload) {},
+		"a write whose answer is lost": func(b *bench, w *v1beta1.Workload) {
+			b.update(w, port(81))
+			b.lose = func(string) error { return apierrors.NewInternalError(errors.New("cut off")) }
+			for range 5 {
+				_, _ = b.reconcile(w) // cut off
+			}
+			b.lose = nil
+		},
+		"a child that is deleted": func(b *bench, w *v1beta1.Workload) {
+			gone(b)
+			b.must(w)
+		},
+		"a child whose note is taken off": func(b *bench, w *v1beta1.Workload) {
+			for _, kind := range []string{"Deployment", "Service"} {
+				b.edit(kind, "web", func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })
+			}
+			b.must(w)
+		},
+		"a child that is deleted, and not asked for": func(b *bench, w *v1beta1.Workload) {
+			gone(b)
+			b.update(w, func(w *v1beta1.Workload) { w.Spec.Ports = nil })
+			b.must(w)
+		},
+	} {
+		for _, mode := range []v1beta1.DriftMode{v1beta1.DriftModeReport, v1beta1.DriftModeHeal} {
+			t.Run(name+"/"+string(mode), func(t *testing.T) {
+				b := newBench(t)
+				w := b.running("web", port(80), func(w *v1beta1.Workload) { w.Spec.Drift = &v1beta1.Drift{Mode: mode} })
+				between(b, w)
+				b.update(w, func(w *v1beta1.Workload) {
+					port(80)(w)
+					w.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "b"}}
+				})
+				b.must(w)
+				service := b.child("Service", "web")
+				if service == nil {
+					t.Fatal("there is no Service")
+				}
+				ports, _, _ := unstructured.NestedSlice(service.Object, "spec", "ports")
+				if got := ports[0].(map[string]any)["port"]; got != int64(80) {
+					t.Errorf("port %v", got)
+				}
+				containers, _, _ := unstructured.NestedSlice(b.child("Deployment", "web").Object, "spec", "template", "spec", "containers")
+				if env, _ := containers[0].(map[string]any)["env"].([]any); len(env) != 1 {
+					t.Errorf("env: %v", env)
+				}
+				if c := conditionOf(w, v1beta1.ConditionDrifted); c.Status != metav1.ConditionFalse {
+					t.Errorf("Drifted: %+v", c)
+				}
+			})
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -124,6 +125,17 @@ func (m *memory) brought(d *unstructured.Unstructured) {
 		q.refused = nil
 		m.quarrels[keyOf(d)] = q
 	}
+}
+
+// only forgets how children were written that nobody asks for any more: someone may have
+// deleted them before the operator did.
+func (m *memory) only(desired []*unstructured.Unstructured) {
+	wanted := make(map[childKey]bool, len(desired))
+	for _, d := range desired {
+		wanted[keyOf(d)] = true
+	}
+	maps.DeleteFunc(m.notes, func(key childKey, _ string) bool { return !wanted[key] })
+	maps.DeleteFunc(m.quarrels, func(key childKey, _ quarrel) bool { return !wanted[key] })
 }
 
 // older says whether an object is from before an own write.
