@@ -23,6 +23,7 @@ const (
 	Reads = 128
 	// Looks is how many images are looked at at a time. Each takes up to 100 KiB beside what
 	// is read, in stacks and in what it picked out of a list, and together they take 25 MiB.
+	// Decisions with a turn for evidence need none: EvidenceDecisions by LooksPerObject, 6 MiB.
 	Looks = 256
 	// LooksPerObject is how many of them are of one object: its other images wait. With
 	// RegistryConcurrency requests of theirs at a registry, eight with two each have all.
