@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
@@ -275,5 +276,42 @@ func TestShare_NothingIsBegunOnceTimeIsOver(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) || len(c.flights) != 0 || c.reads.now() != 0 {
 		t.Errorf("%v, %d are under way, and %d turns are held", err, len(c.flights), c.reads.now())
+	}
+}
+
+// Many decisions over several images with some evidence each, more than there are looks and turns
+// for at a time: all come to their end.
+func TestClient_DecisionsOverManyImagesDoNotWaitForEachOther(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{Referrers: true})
+	all := make([]shop, limits.LooksPerObject+1)
+	for i := range all {
+		all[i] = shop{Registry: s.Registry, key: s.key, repository: fmt.Sprintf("%s/shop/web-%d", s.Host(), i)}
+		all[i].digest = mustPush(t, all[i].repository, fmt.Sprint("web-", i))
+		all[i].storeLarge(t, 100<<10)
+	}
+	c := New(Options{})
+	ctx, end := context.WithTimeout(t.Context(), time.Minute)
+	defer end()
+	var decisions sync.WaitGroup
+	for i := range 120 {
+		decisions.Go(func() {
+			ctx, over := InTurn(ctx, fmt.Sprint("namespace/", i%3), len(all))
+			defer over()
+			var images errgroup.Group
+			images.SetLimit(limits.LooksPerObject)
+			for _, of := range all {
+				images.Go(func() error {
+					_, err := c.Evidence(ctx, of.repository, of.digest, gate.Want{Predicates: []string{provenance}}, func(Evidence) bool { return false }, nil)
+					return err
+				})
+			}
+			if err := images.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	decisions.Wait()
+	if looks, reads, turns := c.looks.now(), c.reads.now(), c.turns[0].now(); looks+reads+turns != 0 {
+		t.Errorf("%d looks, %d reads and %d turns are held", looks, reads, turns)
 	}
 }
