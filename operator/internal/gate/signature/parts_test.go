@@ -16,6 +16,10 @@ import (
 // refused before any of it is decoded.
 func TestStored_RefusesManyPartsBeforeTheyAreDecoded(t *testing.T) {
 	entries := strings.Repeat("{},", limits.EnvelopeParts/9) + "{}"
+	entry := fmt.Sprintf(`{"Payload":{"body":%q},"SignedEntryTimestamp":"YQ=="}`, base64.StdEncoding.EncodeToString([]byte(`{"spec":[`+entries+`]}`)))
+	if _, err := readRekorBundle([]byte(entry)); err == nil || !strings.Contains(err.Error(), "limits.EnvelopeParts") {
+		t.Errorf("a log entry: %v", err)
+	}
 	for title, tc := range map[string]struct {
 		stored gate.Signature
 		says   string

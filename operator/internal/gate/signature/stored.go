@@ -230,7 +230,7 @@ func parseBundle(raw []byte) (*bundle.Bundle, error) {
 		err = cmp.Or(err, short("certificate", c.GetRawBytes()))
 	}
 	for _, e := range material.GetTlogEntries() {
-		err = cmp.Or(err, short("log entry", e.GetCanonicalizedBody()), short("log's checkpoint", e.GetInclusionProof().GetCheckpoint().GetEnvelope()))
+		err = cmp.Or(err, short("log entry", e.GetCanonicalizedBody()), fewParts("log entry", e.GetCanonicalizedBody()), short("log's checkpoint", e.GetInclusionProof().GetCheckpoint().GetEnvelope()))
 	}
 	for _, t := range material.GetTimestampVerificationData().GetRfc3161Timestamps() {
 		err = cmp.Or(err, short("timestamp", t.GetSignedTimestamp()))
