@@ -60,8 +60,8 @@ const (
 	// bytes each.
 	TurnOwners = 1024
 	// SignatureAnnotationBytes is the longest certificate, log entry or timestamp in a layer's
-	// annotations, and in a bundle: a certificate is 1 KiB, a log entry 2 KiB, a timestamp with its
-	// chain 8 KiB. Taken apart a log entry takes fifty times its bytes.
+	// annotations, and in a bundle: a certificate is 1 KiB (CertificateBytes bounds it further), a log
+	// entry 2 KiB, a timestamp with its chain 8 KiB. Taken apart a log entry takes fifty times its bytes.
 	SignatureAnnotationBytes = 64 << 10
 	// SignaturesPerImage is how many signatures and attestations of one image are fetched
 	// from each place. One in a tag costs a blob request, one in a referrer a manifest
