@@ -143,6 +143,14 @@ func TestJudge_BlobsThatAreTooLarge(t *testing.T) {
 			s.demand(sbom, notOurs)
 			return inBundle(s, s.other, sbom, manyParts())
 		}, gate.OutcomeDeny, sbom},
+		"an SBOM of too many names": {func(s *stand) error {
+			s.demand(sbom, "")
+			return inBundle(s, s.key, sbom, manyNames())
+		}, gate.OutcomeDeny, "one by authority release-key cannot be read (reading the statement: its JSON has more than 100000 names in one object (limits.StatementNames))"},
+		"an SBOM of too many names by another": {func(s *stand) error {
+			s.demand(sbom, "")
+			return inBundle(s, s.other, sbom, manyNames())
+		}, gate.OutcomeDeny, "accepts; attest it"},
 		"an SBOM of many parts that only has to be there": {func(s *stand) error {
 			s.demand(sbom, "")
 			return inBundle(s, s.key, sbom, manyParts())
@@ -177,6 +185,15 @@ func TestJudge_BlobsThatAreTooLarge(t *testing.T) {
 
 // notOurs is a policy that every predicate passes that does not say that it is refused.
 const notOurs = "package sboms\ndeny contains \"it is refused\" if input.predicate.refused\n"
+
+// manyNames is an object with more names than are remembered.
+func manyNames() map[string]any {
+	names := map[string]any{}
+	for i := range limits.StatementNames + 1 {
+		names[fmt.Sprint("name-", i)] = i
+	}
+	return names
+}
 
 // manyParts is a predicate of 5 MiB that takes more memory than a policy gets.
 func manyParts() map[string]any {

@@ -111,6 +111,9 @@ const (
 	// EnvelopeParts is the same for what is around a statement, its bundle or envelope. One with
 	// a certificate, two log entries and a timestamp has 400.
 	EnvelopeParts = 10_000
+	// CertificateBytes is the largest certificate of a signature, in DER: one of Fulcio has 2 KiB.
+	// Taken apart one takes thirty times its bytes, and an image has three of SignaturesPerImage.
+	CertificateBytes = 8 << 10
 	// LargeEvidence is how many bytes of evidence make its image one of which a process
 	// judges one at a time: a statement takes 120 MiB with a policy (StatementParts), and all of
 	// an image are decoded from base64 at a time, of the 512 MiB that the manager has.

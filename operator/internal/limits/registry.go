@@ -23,6 +23,7 @@ const (
 	Reads = 128
 	// Looks is how many images are looked at at a time. Each takes up to 100 KiB beside what
 	// is read, in stacks and in what it picked out of a list, and together they take 25 MiB.
+	// Decisions with a turn for evidence need none: EvidenceDecisions by LooksPerObject, 6 MiB.
 	Looks = 256
 	// LooksPerObject is how many of them are of one object: its other images wait. With
 	// RegistryConcurrency requests of theirs at a registry, eight with two each have all.
@@ -59,7 +60,8 @@ const (
 	// bytes each.
 	TurnOwners = 1024
 	// SignatureAnnotationBytes is the longest certificate, log entry or timestamp in a layer's
-	// annotations: a certificate is 1 KiB, a timestamp with its chain 8 KiB.
+	// annotations, and in a bundle: a certificate is 1 KiB (CertificateBytes bounds it further), a log
+	// entry 2 KiB, a timestamp with its chain 8 KiB. Taken apart a log entry takes fifty times its bytes.
 	SignatureAnnotationBytes = 64 << 10
 	// SignaturesPerImage is how many signatures and attestations of one image are fetched
 	// from each place. One in a tag costs a blob request, one in a referrer a manifest

@@ -64,6 +64,10 @@ func (c *Client) fly(ctx context.Context, s *session, in *turns, what string, f 
 		}
 		leave = func() { in.leave(owner) }
 	}
+	if err := ctx.Err(); err != nil { // nobody would wait for it
+		leave()
+		return nil, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known := c.flights[key]; known != nil { // it was begun meanwhile
@@ -92,18 +96,30 @@ func (c *Client) flying(key string) *flight {
 	return c.flights[key]
 }
 
-// inLook runs f when it is the turn of the context's owner to look at an image.
+// inLook runs f when it is the turn of the context's owner to look at an image. A decision that
+// has a turn for evidence needs none to look, and waits for none any more once it gets that: those
+// who wait for the same turn may have all looks. They are limits.EvidenceDecisions, with
+// limits.LooksPerObject each.
 func inLook[T any](ctx context.Context, c *Client, s *session, f func() (T, error)) (T, error) {
 	owner := ownerOf(ctx)
-	if !c.looks.wait(ctx, owner) {
-		var zero T
-		return zero, s.failed(opEvidence, 0, &waitError{
-			text:   "as many images are looked at as may be at a time (" + c.looks.name + ")",
-			remedy: "try again; see that the registries of all images answer soon",
-		})
+	until, end := context.WithCancel(ctx)
+	defer end()
+	has := hasTurn(ctx)
+	defer context.AfterFunc(has, end)()
+	switch {
+	case has.Err() != nil:
+		return f()
+	case c.looks.wait(until, owner):
+		defer c.looks.leave(owner)
+		return f()
+	case has.Err() != nil && ctx.Err() == nil:
+		return f()
 	}
-	defer c.looks.leave(owner)
-	return f()
+	var zero T
+	return zero, s.failed(opEvidence, 0, &waitError{
+		text:   "as many images are looked at as may be at a time (" + c.looks.name + ")",
+		remedy: "try again; see that the registries of all images answer soon",
+	})
 }
 
 // apart takes so many bytes from a registry apart with f, a few documents at a time and nothing

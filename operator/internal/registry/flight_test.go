@@ -10,8 +10,10 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
@@ -224,5 +226,92 @@ func TestSession_HoldsNoMoreOfABlobThanItsManifestSays(t *testing.T) {
 	_, err := at.do(t.Context(), request{op: opBlob, method: http.MethodGet, path: "blobs/long", limit: limits.SignatureBlobBytes, limitName: "most", described: true, length: 10})
 	if over := new(limitError); !errors.As(err, &over) || over.name != "most" {
 		t.Errorf("one that is too long: %v", err)
+	}
+}
+
+// Those who wait for a turn for much evidence may have all looks of their owner. Who has that
+// turn gets along without one, or they would wait for each other until their time is over.
+func TestClient_WhoHasATurnForEvidenceWaitsForNoLook(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{Referrers: true})
+	s.storeLarge(t, limits.SmallEvidence+1)
+	for title, early := range map[string]bool{"before it looks": true, "while it waits for a look": false} {
+		c := New(Options{})
+		for c.looks.try("namespace/a") { // by those who wait for the turn
+		}
+		held := c.looks.now()
+		ended, end := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, over := InTurn(ended, "namespace/a", 2)
+		much := func() { ok(t, c.take(ctx, limits.SmallEvidence+1, func() {})) } // for its other image
+		if early {
+			much()
+		}
+		found := make(chan error, 1)
+		go func() {
+			_, err := c.Evidence(ctx, s.repository, s.digest, gate.Want{Predicates: []string{provenance}}, nil, nil)
+			found <- err
+		}()
+		if !early {
+			c.looks.awaits(t, 1)
+			much()
+		}
+		if err := <-found; err != nil {
+			t.Errorf("%s: %v", title, err)
+		}
+		over()
+		end()
+		if n := c.looks.now(); n != held || c.turns[0].now() != 0 {
+			t.Errorf("%s: %d looks are held, and not %d, and %d turns", title, n, held, c.turns[0].now())
+		}
+	}
+}
+
+// Nothing is asked of a registry for a decision whose time is over.
+func TestShare_NothingIsBegunOnceTimeIsOver(t *testing.T) {
+	c := New(Options{})
+	ended, end := context.WithCancel(t.Context())
+	end()
+	_, err := share(ended, c, sessions(t, c, 1)[0], "what", func(context.Context) (int, error) {
+		t.Error("it is read")
+		return 0, nil
+	})
+	if !errors.Is(err, context.Canceled) || len(c.flights) != 0 || c.reads.now() != 0 {
+		t.Errorf("%v, %d are under way, and %d turns are held", err, len(c.flights), c.reads.now())
+	}
+}
+
+// Many decisions over several images with some evidence each, more than there are looks and turns
+// for at a time: all come to their end.
+func TestClient_DecisionsOverManyImagesDoNotWaitForEachOther(t *testing.T) {
+	s := newShop(t, testkit.RegistryOptions{Referrers: true})
+	all := make([]shop, limits.LooksPerObject+1)
+	for i := range all {
+		all[i] = shop{Registry: s.Registry, key: s.key, repository: fmt.Sprintf("%s/shop/web-%d", s.Host(), i)}
+		all[i].digest = mustPush(t, all[i].repository, fmt.Sprint("web-", i))
+		all[i].storeLarge(t, 100<<10)
+	}
+	c := New(Options{})
+	ctx, end := context.WithTimeout(t.Context(), time.Minute)
+	defer end()
+	var decisions sync.WaitGroup
+	for i := range 120 {
+		decisions.Go(func() {
+			ctx, over := InTurn(ctx, fmt.Sprint("namespace/", i%3), len(all))
+			defer over()
+			var images errgroup.Group
+			images.SetLimit(limits.LooksPerObject)
+			for _, of := range all {
+				images.Go(func() error {
+					_, err := c.Evidence(ctx, of.repository, of.digest, gate.Want{Predicates: []string{provenance}}, func(Evidence) bool { return false }, nil)
+					return err
+				})
+			}
+			if err := images.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	decisions.Wait()
+	if looks, reads, turns := c.looks.now(), c.reads.now(), c.turns[0].now(); looks+reads+turns != 0 {
+		t.Errorf("%d looks, %d reads and %d turns are held", looks, reads, turns)
 	}
 }

@@ -191,7 +191,22 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := g.check(req); err != nil {
 		return nil, err
 	}
-	return g.inner.RoundTrip(req)
+	resp, err := g.inner.RoundTrip(req)
+	if err != nil && headerTooLong(err) {
+		return nil, &refusedError{
+			text:   fmt.Sprintf("the header of its answer has more than %d bytes (limits.RegistryHeaderBytes)", limits.RegistryHeaderBytes),
+			remedy: "have the registry, and what answers for it on the way, send a shorter header",
+		}
+	}
+	return resp, err
+}
+
+// headerTooLong tells it by the texts of net/http, which has no errors of its own for it: that of
+// HTTP/1.1, and those of HTTP/2 for many lines and for a long one.
+func headerTooLong(err error) bool {
+	return slices.ContainsFunc([]string{"server response headers exceeded", "response header list larger than advertised limit", "COMPRESSION_ERROR"}, func(text string) bool {
+		return strings.Contains(err.Error(), text)
+	})
 }
 
 func (g *guard) check(req *http.Request) error {

@@ -373,3 +373,44 @@ func withTransport(t http.RoundTripper) remote.Option { return remote.WithTransp
 func withRoots(pool *x509.CertPool) *http.Transport {
 	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
 }
+
+// Whoever reads that a header is too long has to know whose, and by which limit. It is not a
+// registry that is down.
+func TestClient_SaysThatAHeaderIsTooLong(t *testing.T) {
+	const over = limits.RegistryHeaderBytes + 1<<10
+	for title, c := range map[string]struct {
+		lines, each int
+		http2, long bool
+	}{
+		"a long line":            {1, over, false, true},
+		"a long line in HTTP/2":  {1, over, true, true},
+		"many lines":             {over / 32, 16, false, true},
+		"many lines in HTTP/2":   {over / 32, 16, true, true},
+		"as many as usual":       {20, 100, false, false},
+		"and as usual in HTTP/2": {20, 100, true, false},
+		"half of it":             {1, over / 2, false, false},
+		"and half of it, HTTP/2": {1, over / 2, true, false},
+	} {
+		t.Run(title, func(t *testing.T) {
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				for range c.lines {
+					w.Header().Add("Content-Security-Policy", strings.Repeat("x", c.each))
+				}
+				w.WriteHeader(http.StatusNotFound)
+			}))
+			server.EnableHTTP2 = c.http2
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			client := New(Options{Transport: server.Client().Transport.(*http.Transport)})
+			for range limits.RegistryFailures + 1 {
+				ref, err := images.Parse(strings.TrimPrefix(server.URL, "https://") + "/shop/web:v1")
+				ok(t, err)
+				_, err = client.Resolve(t.Context(), ref, nil)
+				known := new(Error)
+				if !errors.As(err, &known) || strings.Contains(err.Error(), "limits.RegistryHeaderBytes") != c.long || strings.Contains(known.Remedy(), "shorter header") != c.long || known.notFound() == c.long {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -24,6 +24,9 @@ type turn struct {
 	// reading is how much is being read for it, some of which goes on when it is over.
 	reading int
 	ended   bool
+	// entered ends by enters once it has its first turn.
+	entered context.Context
+	enters  context.CancelFunc
 	// waits is held by the one who takes a turn for all, or waits for it.
 	waits sync.Mutex
 }
@@ -38,6 +41,7 @@ type turnKey struct{}
 // there are. over has to be called once nothing is held of what was read.
 func InTurn(ctx context.Context, owner string, images int) (own context.Context, over func()) {
 	t := &turn{owner: owner, share: min(limits.EvidenceBytes, limits.ObjectEvidenceBytes/int64(max(images, 1)))}
+	t.entered, t.enters = context.WithCancel(context.Background())
 	return context.WithValue(ctx, turnKey{}, t), t.over
 }
 
@@ -101,6 +105,14 @@ func ownerOf(ctx context.Context) string {
 		return t.owner
 	}
 	return ""
+}
+
+// hasTurn ends once the context's decision has a turn for evidence.
+func hasTurn(ctx context.Context) context.Context {
+	if t, ok := ctx.Value(turnKey{}).(*turn); ok {
+		return t.entered
+	}
+	return context.Background()
 }
 
 // shareOf is the budget of one image.
@@ -174,6 +186,7 @@ func (t *turn) enter(of *turns) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.holds = append(t.holds, of)
+	t.enters()
 	t.leave()
 	return !t.ended
 }

@@ -62,6 +62,7 @@ func scenarios(key *testkit.Key) ([]scenario, error) {
 		blobs("some", 8, limits.LargeEvidence/8-4096, 1),
 		blobs("much", 2, 15<<20, 3),
 		parts("entries", `{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json","verificationMaterial":{"tlogEntries":[`, `{},`, `{}]}}`),
+		bodies(),
 		parts("names", `{"dsseEnvelope":{"payloadType":"application/vnd.in-toto+json","signatures":[{"sig":"YQ=="}],"payload":"`, "", `"}}`),
 		large,
 	}, nil
@@ -164,6 +165,15 @@ func parts(name, begin, one, end string) scenario {
 	s.content[digests.Of(body)] = body
 	s.referrers = list("manifests", []string{described(manifestType, digests.Of(body), len(body))})
 	return s
+}
+
+// bodies are log entries of many parts, which cannot be counted in the bundle, as they are in base64
+// there. What is put together is of three bytes, or a multiple, but for the end.
+func bodies() scenario {
+	inBase64 := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+	return parts("bodies", `{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json","dsseEnvelope":{"payload":"e30=","signatures":[{"sig":"YQ=="}]},`+
+		`"verificationMaterial":{"publicKey":{"hint":"a"},"tlogEntries":[{"logIndex":"1","logId":{"keyId":"YQ=="},"kindVersion":{"kind":"dsse","version":"0.0.1"},`+
+		`"canonicalizedBody":"`+inBase64(`{"apiVersion":"0.0.1","kind":"dsse","spec": [`), inBase64(strings.Repeat(`{"a":1},`, 3)), inBase64(`{}]}`)+`"}]}}`)
 }
 
 // attested are two attestations of as many parts as may be, and signed as they should be.

@@ -35,6 +35,9 @@ func readRekorBundle(raw []byte) (*tlog.Entry, error) {
 	if err != nil {
 		return nil, errors.New("reading its log entry: the body is not base64")
 	}
+	if err := fewParts("log entry", body); err != nil {
+		return nil, err
+	}
 	id, err := hex.DecodeString(b.Payload.LogID)
 	if err != nil {
 		return nil, errors.New("reading its log entry: the log's id is not hexadecimal")

@@ -45,8 +45,10 @@ func (r *run) attestation(j *judgement, a gate.AttestationRule, held *evidence) 
 	d := demanded{AttestationRule: a, held: len(ofType)}
 	d.found, d.rest, d.tally = r.attestedBy(j, a, ofType)
 	d.unread = held.unreadOf(a.PredicateType)
-	if isScan(a.PredicateType) {
+	if isScan(a.PredicateType) || len(d.found) == 0 {
 		d.unreadable = r.unreadableBy(j, a, held.unreadable)
+	}
+	if isScan(a.PredicateType) {
 		r.newestPasses(j, d)
 	} else {
 		r.onePasses(j, d)
@@ -61,7 +63,7 @@ type demanded struct {
 	held int
 	// found are by the demand's authorities.
 	found []attested
-	// unreadable says which scans of theirs cannot be read, and why.
+	// unreadable says which of theirs cannot be read, and why: of scans, and where none was found.
 	unreadable []string
 	// rest are about the image, and by an authority whose key cannot be used, if by any.
 	rest []*stored
@@ -151,6 +153,10 @@ func (d demanded) unattested(j *judgement) said {
 	if d.held > 0 {
 		s.outcome = gate.ImageUntrusted
 		s.remedy = fmt.Sprintf("the registry holds %s of this type that none of them accepts%s; %s", plural(d.held, "attestation"), because(d.reasons), s.remedy)
+	}
+	if len(d.unreadable) > 0 { // to attest the same once more would not help
+		s.outcome = gate.ImageUntrusted
+		s.remedy = fmt.Sprintf("the registry holds what may be it: %s; correct what writes it; %s", shown(d.unreadable), s.remedy)
 	}
 	return s
 }

@@ -182,7 +182,8 @@ func (c *Check) enter(ctx context.Context, image *gate.Image) (leave func()) {
 	}
 	for _, list := range all {
 		for i := range list {
-			bytes += len(list[i].Bundle) + len(list[i].Payload)
+			at := &list[i]
+			bytes += len(at.Bundle) + len(at.Payload) + len(at.Base64) + len(at.Certificate) + len(at.RekorBundle) + len(at.Timestamp)
 		}
 	}
 	share := int64(1)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -323,5 +324,19 @@ func TestCheck_WhatLiesBesideTheImagesOfAnIndexTakesItsTurn(t *testing.T) {
 	leave()
 	if n := check.held(); n != 0 {
 		t.Errorf("%d are not over", n)
+	}
+}
+
+// What stands in annotations is taken apart as well as what stands in blobs.
+func TestCheck_WhatStandsInAnnotationsTakesItsTurn(t *testing.T) {
+	long := make([]byte, limits.SignatureAnnotationBytes)
+	one := gate.Signature{Format: gate.FormatCosignTag, Base64: "YQ==", Certificate: long, RekorBundle: long, Timestamp: long}
+	for n, want := range map[int]int{1: 0, 3: 1, 64: limits.Judged} {
+		check := New()
+		leave := check.enter(t.Context(), &gate.Image{Signatures: slices.Repeat([]gate.Signature{one}, n)})
+		if got := check.held(); got != want {
+			t.Errorf("%d signatures hold %d", n, got)
+		}
+		leave()
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/sigstore/sigstore-go/pkg/root"
 	"github.com/sigstore/sigstore-go/pkg/tlog"
 	"github.com/sigstore/sigstore-go/pkg/verify"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/sluice-dev/sluice/operator/internal/gate"
 	"github.com/sluice-dev/sluice/operator/internal/limits"
@@ -184,9 +185,9 @@ func (s *stored) readBundle(raw []byte) error {
 	if err := fewParts("bundle", raw); err != nil {
 		return err
 	}
-	var b bundle.Bundle
-	if err := b.UnmarshalJSON(raw); err != nil {
-		return fmt.Errorf("reading the bundle: %w", err)
+	b, err := parseBundle(raw)
+	if err != nil {
+		return err
 	}
 	content, ok := b.Content.(*protobundle.Bundle_DsseEnvelope)
 	if !ok {
@@ -213,6 +214,51 @@ func (s *stored) readBundle(raw []byte) error {
 		return fmt.Errorf("reading the bundle's log entries: %w", err)
 	}
 	s.setEntries(entries)
+	return nil
+}
+
+// parseBundle reads a bundle, and looks at how long what it holds in base64 is before it is taken
+// apart: a log entry takes fifty times what it has in bytes, and a certificate thirty times.
+func parseBundle(raw []byte) (*bundle.Bundle, error) {
+	var parsed protobundle.Bundle
+	if err := protojson.Unmarshal(raw, &parsed); err != nil {
+		return nil, fmt.Errorf("reading the bundle: %w", err)
+	}
+	material := parsed.GetVerificationMaterial()
+	err := shortCertificate(material.GetCertificate().GetRawBytes())
+	for _, c := range material.GetX509CertificateChain().GetCertificates() {
+		err = cmp.Or(err, shortCertificate(c.GetRawBytes()))
+	}
+	for _, e := range material.GetTlogEntries() {
+		err = cmp.Or(err, short("log entry", e.GetCanonicalizedBody()), fewParts("log entry", e.GetCanonicalizedBody()), short("log's checkpoint", e.GetInclusionProof().GetCheckpoint().GetEnvelope()))
+	}
+	for _, t := range material.GetTimestampVerificationData().GetRfc3161Timestamps() {
+		err = cmp.Or(err, short("timestamp", t.GetSignedTimestamp()))
+	}
+	if err != nil {
+		return nil, err
+	}
+	b, err := bundle.NewBundle(&parsed)
+	if err != nil {
+		return nil, fmt.Errorf("reading the bundle: %w", err)
+	}
+	return b, nil
+}
+
+// short refuses what is longer than its like may be in annotations.
+func short[T string | []byte](what string, content T) error {
+	if len(content) > limits.SignatureAnnotationBytes {
+		return fmt.Errorf("the bundle's %s has more than %d bytes (limits.SignatureAnnotationBytes)", what, limits.SignatureAnnotationBytes)
+	}
+	return nil
+}
+
+// shortCertificate refuses one that is long: of the names in it each takes thirty times its bytes,
+// and those of all signatures of an image are held at a time.
+func shortCertificate(der []byte) error {
+	if len(der) > limits.CertificateBytes {
+		return fmt.Errorf("its certificate has more than %d bytes (limits.CertificateBytes)", limits.CertificateBytes)
+	}
 	return nil
 }
 
@@ -340,6 +386,9 @@ func readCertificate(text []byte) (*x509.Certificate, error) {
 	block, rest := pem.Decode(text)
 	if block == nil || block.Type != "CERTIFICATE" || len(bytes.TrimSpace(rest)) > 0 {
 		return nil, errors.New("its certificate is not one PEM block of type CERTIFICATE")
+	}
+	if err := shortCertificate(block.Bytes); err != nil {
+		return nil, err
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
