@@ -20,6 +20,17 @@ func (p *Process) RSS() (int64, error) { return p.memory("VmRSS:") }
 // PeakRSS is the most that RSS has been, in bytes.
 func (p *Process) PeakRSS() (int64, error) { return p.memory("VmHWM:") }
 
+// ForgetPeakRSS has PeakRSS counted from now on.
+func (p *Process) ForgetPeakRSS() error {
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.PID()), []byte("5"), 0o200); err != nil {
+		return fmt.Errorf("memory of %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// OwnRSS is what of RSS is no file's, such as the program's own, in bytes.
+func (p *Process) OwnRSS() (int64, error) { return p.memory("RssAnon:") }
+
 // memory reads a line of proc(5)'s status, which counts in KiB.
 func (p *Process) memory(name string) (int64, error) {
 	path := fmt.Sprintf("/proc/%d/status", p.PID())

@@ -19,3 +19,9 @@ func (p *Process) RSS() (int64, error) {
 
 // PeakRSS is the most that RSS has been, in bytes; on Linux only.
 func (p *Process) PeakRSS() (int64, error) { return p.RSS() }
+
+// ForgetPeakRSS has PeakRSS counted from now on; on Linux only.
+func (p *Process) ForgetPeakRSS() error { _, err := p.RSS(); return err }
+
+// OwnRSS is what of RSS is no file's, such as the program's own, in bytes; on Linux only.
+func (p *Process) OwnRSS() (int64, error) { return p.RSS() }

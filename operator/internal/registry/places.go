@@ -252,8 +252,9 @@ func (l *look) list(ctx context.Context, p place, limit extent) (listing, error)
 	return listing{entries: layers}, nil
 }
 
-// listedBundles leaves of a list of referrers those that hold, or could hold, a bundle. Lists kept by older clients give the type of the (empty) config where the
-// artifact's should be; those manifests have to be looked into.
+// listedBundles leaves of a list of referrers those that hold, or could hold, a bundle. Lists
+// kept by older clients give the type of the (empty) config where the artifact's should be;
+// those manifests have to be looked into.
 func listedBundles(all []descriptor) []descriptor {
 	return slices.DeleteFunc(all, func(d descriptor) bool {
 		// What is named by another kind of digest could not be held to it.

@@ -11,9 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -257,43 +255,44 @@ func (b *bench) ask(ctx context.Context, s scenario, namespace string, i int) (b
 
 // watch measures the manager while something is done.
 func (b *bench) watch(ctx context.Context, do func(context.Context) (decided, allowed int, err error)) (f figures, err error) {
-	proc := fmt.Sprintf("/proc/%d/", b.stage.Manager.PID())
-	// Written 5, what was resident at most is counted from now on.
-	if err := os.WriteFile(proc+"clear_refs", []byte("5"), 0o200); err != nil {
-		return f, fmt.Errorf("begin to measure: %w", err)
+	m := b.stage.Manager
+	if err := m.ForgetPeakRSS(); err != nil {
+		return f, err
 	}
 	b.evil.most.Store(0)
 	b.unanswered = 0
 	over := make(chan struct{})
 	var sampling sync.WaitGroup
-	sampling.Go(func() {
-		for tick := time.NewTicker(20 * time.Millisecond); ; {
-			f.own, f.peak = max(f.own, status(proc, "RssAnon")), max(f.peak, status(proc, "VmHWM"))
-			select {
-			case <-tick.C:
-			case <-over:
-				tick.Stop()
-				return
+	every := func(pause time.Duration, look func()) {
+		sampling.Go(func() {
+			for tick := time.NewTicker(pause); ; {
+				look()
+				select {
+				case <-tick.C:
+				case <-over:
+					tick.Stop()
+					return
+				}
 			}
-		}
+		})
+	}
+	// One that has ended has neither: that is told below.
+	every(20*time.Millisecond, func() {
+		own, _ := m.OwnRSS()
+		peak, _ := m.PeakRSS()
+		f.own, f.peak = max(f.own, mib(own)), max(f.peak, mib(peak))
 	})
-	sampling.Go(func() {
-		for tick := time.NewTicker(500 * time.Millisecond); ; {
-			if heap, stacks, err := scrape(ctx, b.stage.MetricsURL); err == nil {
-				f.heap, f.stacks = max(f.heap, heap), max(f.stacks, stacks)
-			}
-			select {
-			case <-tick.C:
-			case <-over:
-				tick.Stop()
-				return
-			}
+	every(500*time.Millisecond, func() {
+		if found, err := b.stage.Metrics(ctx); err == nil {
+			f.heap = max(f.heap, mib(found.Sum("go_memstats_heap_inuse_bytes", "", "")))
+			f.stacks = max(f.stacks, mib(found.Sum("go_memstats_stack_inuse_bytes", "", "")))
 		}
 	})
 	f.decided, f.allowed, err = do(ctx)
 	close(over)
 	sampling.Wait()
-	f.peak, f.answers = max(f.peak, status(proc, "VmHWM")), b.evil.most.Load()
+	peak, _ := m.PeakRSS()
+	f.peak, f.answers = max(f.peak, mib(peak)), b.evil.most.Load()
 	f.unanswered = b.unanswered
 	select {
 	case <-b.stage.Manager.Done():
@@ -304,45 +303,8 @@ func (b *bench) watch(ctx context.Context, do func(context.Context) (decided, al
 	}
 }
 
-// status is a figure of /proc/PID/status, in MiB; 0 for none.
-func status(proc, name string) float64 {
-	raw, err := os.ReadFile(proc + "status")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(raw)) {
-		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			kib, _ := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
-			return kib / 1024
-		}
-	}
-	return 0
-}
-
-// scrape reads what the heap and stacks have in use, in MiB.
-func scrape(ctx context.Context, url string) (heap, stacks float64, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, 0, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer response.Body.Close()
-	raw, err := io.ReadAll(response.Body)
-	for line := range strings.Lines(string(raw)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		bytes, _ := strconv.ParseFloat(value, 64)
-		switch name {
-		case "go_memstats_heap_inuse_bytes":
-			heap = bytes / (1 << 20)
-		case "go_memstats_stack_inuse_bytes":
-			stacks = bytes / (1 << 20)
-		}
-	}
-	return heap, stacks, err
-}
+// mib is so many bytes in MiB.
+func mib[T int64 | float64](bytes T) float64 { return float64(bytes) / (1 << 20) }
 
 // table is all of it in Markdown.
 func table(all []figures) string {

@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"net/http"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
+	"github.com/sluice-dev/sluice/operator/internal/lab/stage"
 )
 
 // counters are some of the operator's own metrics.
@@ -20,41 +17,18 @@ type counters struct {
 }
 
 // scrape reads the operator's metrics.
-func scrape(ctx context.Context, url string) (counters, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func scrape(ctx context.Context, from *stage.Stage) (counters, error) {
+	m, err := from.Metrics(ctx)
 	if err != nil {
-		return counters{}, fmt.Errorf("metrics: %w", err)
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return counters{}, fmt.Errorf("metrics: %w", err)
-	}
-	defer answer.Body.Close()
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(answer.Body)
-	if err != nil {
-		return counters{}, fmt.Errorf("metrics of %s: %w", url, err)
-	}
-	// sum adds the series of a metric that carry a label's value, or all.
-	sum := func(name, label, value string) (total float64) {
-		for _, m := range families[name].GetMetric() {
-			matches := label == ""
-			for _, l := range m.GetLabel() {
-				matches = matches || l.GetName() == label && l.GetValue() == value
-			}
-			if matches { // of one series, one of these is set
-				total += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-		return total
+		return counters{}, err
 	}
 	return counters{
-		reconciles: sum("controller_runtime_reconcile_total", "controller", "workload"),
-		failed:     sum("controller_runtime_reconcile_errors_total", "controller", "workload"),
-		waiting:    sum("workqueue_depth", "name", "workload"),
-		running:    sum("controller_runtime_active_workers", "controller", "workload"),
-		registry:   sum("sluice_registry_requests_total", "", ""),
-		cpu:        sum("process_cpu_seconds_total", "", ""),
-		heap:       sum("go_memstats_heap_inuse_bytes", "", ""),
+		reconciles: m.Sum("controller_runtime_reconcile_total", "controller", "workload"),
+		failed:     m.Sum("controller_runtime_reconcile_errors_total", "controller", "workload"),
+		waiting:    m.Sum("workqueue_depth", "name", "workload"),
+		running:    m.Sum("controller_runtime_active_workers", "controller", "workload"),
+		registry:   m.Sum("sluice_registry_requests_total", "", ""),
+		cpu:        m.Sum("process_cpu_seconds_total", "", ""),
+		heap:       m.Sum("go_memstats_heap_inuse_bytes", "", ""),
 	}, nil
 }

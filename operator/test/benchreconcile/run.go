@@ -109,7 +109,7 @@ func (b *bench) empty(ctx context.Context, r *results) error {
 
 // fill creates the Workloads and waits until all are Ready.
 func (b *bench) fill(ctx context.Context, r *results) error {
-	before, err := scrape(ctx, b.stage.MetricsURL)
+	before, err := scrape(ctx, b.stage)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (b *bench) fill(ctx context.Context, r *results) error {
 // rest has every Workload judged again, as a resync does: a Gate that is changed, if only
 // in its annotations, brings all of them.
 func (b *bench) rest(ctx context.Context, r *results) error {
-	before, err := scrape(ctx, b.stage.MetricsURL)
+	before, err := scrape(ctx, b.stage)
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (b *bench) settled(ctx context.Context, begin time.Time, reconciles float64
 			return false, fmt.Errorf("the operator ended by itself: %w", b.stage.Manager.Wait())
 		default:
 		}
-		now, err := scrape(ctx, b.stage.MetricsURL)
+		now, err := scrape(ctx, b.stage)
 		if err != nil {
 			return false, err
 		}
